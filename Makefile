@@ -1,0 +1,103 @@
+# Needs make, git and Python 3.11 or newer; everything else is installed into $(VENV).
+#
+#   make demo         train on real flights, print the scores, draw the picture
+#   make test         the tests, without the slow ones
+#   make check        style, types and tests: what a change must pass
+#   make test-slow    the tests that take minutes
+#   make test-peers   comparisons with other libraries, in environments of their own
+#   make test-oldest  the tests against the oldest dependencies that pyproject.toml allows
+#   make clean        remove caches and builds; `make distclean` also the environments
+#
+# Another interpreter: make PYTHON=/path/to/python3.12 ...
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+VENV ?= .venv
+OLDEST := .venv-oldest
+PYTHON ?=
+PYTEST_ARGS ?=
+DEMO_ARGS ?=
+
+venv_python := $(VENV)/bin/python
+oldest_python := $(OLDEST)/bin/python
+pip_install := -m pip install --quiet --disable-pip-version-check
+metadata := pyproject.toml src/mosaicgp/_version.py
+
+# Prints the first interpreter that is new enough. Each is tried by running it: a version
+# manager may put a name on the path for a Python that is not there.
+find_python = \
+	for candidate in $(if $(PYTHON),"$(PYTHON)",python3.11 python3 python3.12 python3.13); do \
+		if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+			python="$$candidate"; break; \
+		fi; \
+	done; \
+	if [ -z "$${python:-}" ]; then \
+		echo "mosaicgp needs Python 3.11 or newer; $(if $(PYTHON),'$(PYTHON)' is not,none was found as python3.11 or python3)." >&2; \
+		echo "Install one, or name it: make PYTHON=/path/to/python3.11" >&2; \
+		exit 1; \
+	fi
+
+.PHONY: help demo test check lint types test-slow test-peers test-oldest clean distclean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+# -- environments: a stamp for each set of extras, renewed when the metadata change ----------
+
+$(VENV)/.created:
+	@$(find_python); "$$python" -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.installed-%: $(VENV)/.created $(metadata)
+	@echo "Installing mosaicgp[$*] into $(VENV)"
+	@$(venv_python) $(pip_install) --editable '.[$*]'
+	@touch $@
+
+# -- what a person runs ----------------------------------------------------------------------
+
+demo: $(VENV)/.installed-demo
+	$(venv_python) -m mosaicgp demo $(DEMO_ARGS)
+
+test: $(VENV)/.installed-test
+	$(venv_python) -m pytest -q $(PYTEST_ARGS)
+
+check: lint types
+	$(venv_python) -m pytest -q $(PYTEST_ARGS)
+
+lint: $(VENV)/.installed-dev
+	$(venv_python) -m ruff check .
+	$(venv_python) -m ruff format --check .
+
+types: $(VENV)/.installed-dev
+	$(venv_python) -m mypy
+
+test-slow: $(VENV)/.installed-test
+	$(venv_python) -m pytest -q -m slow $(PYTEST_ARGS)
+
+test-peers: $(VENV)/.installed-test
+	$(venv_python) tests/peers/run.py
+
+# Every `name>=version` of the dependencies becomes `name==version`. Deprecations are let pass
+# here: old libraries raise them against each other at import.
+test-oldest: $(OLDEST)/.installed
+	$(oldest_python) -m pytest -q -W ignore::DeprecationWarning $(PYTEST_ARGS)
+
+$(OLDEST)/.installed: $(metadata)
+	@$(find_python); "$$python" -m venv --clear $(OLDEST)
+	@$(oldest_python) -c "import tomllib; \
+	print(*(line.replace('>=', '==') for line in \
+	tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies']), sep='\n')" \
+		> $(OLDEST)/constraints.txt
+	@echo "Installing mosaicgp[test] with the oldest dependencies into $(OLDEST)"
+	@$(oldest_python) $(pip_install) --constraint $(OLDEST)/constraints.txt --editable '.[test]'
+	@touch $@
+
+clean:
+	rm -rf build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf $(VENV) $(OLDEST)

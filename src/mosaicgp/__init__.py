@@ -1,0 +1,14 @@
+"""mosaicgp: sparse Gaussian process regression that stays Bayesian about its hyperparameters."""
+
+from mosaicgp._version import __version__
+from mosaicgp.estimator import VBDTC, VBFIC, VBFITC, VBPIC, VBPITC, SparseGPRegressor
+
+__all__ = [
+    "VBDTC",
+    "VBFIC",
+    "VBFITC",
+    "VBPIC",
+    "VBPITC",
+    "SparseGPRegressor",
+    "__version__",
+]

@@ -1,0 +1,1 @@
+"""Inference: from blocks and a model to a posterior."""

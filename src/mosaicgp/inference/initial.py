@@ -1,0 +1,69 @@
+"""Starting values that come from the data, standardised: y has variance one, X columns too."""
+
+import numpy as np
+
+from mosaicgp.inference.parameters import Free
+from mosaicgp.model.family import Approximation
+
+SELECTION_ROWS = 10_000
+
+
+def select_inducing(X: np.ndarray, m: int, rng: np.random.Generator) -> np.ndarray:
+    """At most m distinct rows of X (n, d) as inducing inputs, by randomly pivoted Cholesky.
+
+    A row is drawn with probability proportional to the prior variance that the rows drawn so far
+    leave unexplained (Chen, Epperly, Tropp & Webber 2022): coverage, as in greedy selection, but
+    weighted by density, so that outliers do not take all places. When the kernel at its starting
+    length-scale is explained, the remaining places go to rows drawn at random.
+    """
+    X = np.unique(X[_sample(len(X), SELECTION_ROWS, rng)], axis=0)
+    m = min(m, len(X))
+    rotated = X / np.sqrt(X.shape[1])
+    residual = np.ones(len(X))
+    columns = np.zeros((len(X), m))
+    chosen: list[int] = []
+    while len(chosen) < m and residual.sum() > 1e-6 * len(X):
+        pick = int(rng.choice(len(X), p=residual / residual.sum()))
+        kernel = np.exp(-0.5 * np.sum((rotated - rotated[pick]) ** 2, axis=1))
+        k = len(chosen)
+        column = (kernel - columns[:, :k] @ columns[pick, :k]) / np.sqrt(residual[pick])
+        columns[:, k] = column
+        residual = np.maximum(residual - column**2, 0.0)
+        residual[pick] = 0.0
+        chosen.append(pick)
+    left = np.setdiff1d(np.arange(len(X)), chosen)
+    chosen += list(rng.choice(left, size=m - len(chosen), replace=False))
+    return X[chosen]
+
+
+def starting_values(
+    U: np.ndarray, approximation: Approximation, rng: np.random.Generator | None = None
+) -> Free:
+    """Free parameters to start from; with ``rng``, a random start around them.
+
+    ν = 1/√d keeps kernel values of order one whatever d (docs/mathematics.md, "Start").
+    """
+    d = U.shape[1]
+    nu = np.full(d, 1.0 / np.sqrt(d))
+    free = Free(
+        nu=nu,
+        log_xi=2.0 * np.log(0.1 * nu),
+        alpha=np.array(1.0),
+        log_beta=np.array(np.log(0.01)),
+        log_noise=np.array(np.log(0.2 if not approximation.has_eps else 0.1)),
+        log_eps_variance=np.array(np.log(0.3)),
+        log_eps_lam=np.log(2.0 * nu),
+        inducing=U.copy(),
+    )
+    if rng is None:
+        return free
+    moved = ("nu", "log_noise", "log_eps_variance", "log_eps_lam")
+    jumps = {name: rng.normal(scale=0.5, size=np.shape(getattr(free, name))) for name in moved}
+    return free._replace(
+        nu=free.nu * np.exp(jumps.pop("nu")),
+        **{name: getattr(free, name) + jump for name, jump in jumps.items()},
+    )
+
+
+def _sample(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
+    return np.arange(n) if n <= size else np.sort(rng.choice(n, size=size, replace=False))

@@ -1,0 +1,83 @@
+"""Unconstrained parameters, as an optimiser sees them, and the model's own.
+
+What must stay positive is the exponential of a free number, so every value an optimiser can reach
+is a valid model.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from mosaicgp.model.bound import Parameters
+from mosaicgp.model.family import Approximation
+from mosaicgp.model.noise import NoiseParameters
+from mosaicgp.model.posterior import ThetaPosterior
+
+# Smallest noise variance, in units of the target's variance: keeps C⁻¹ within reach of float64.
+NOISE_FLOOR = 1e-6
+
+
+class Free(NamedTuple):
+    """Unconstrained numbers; ``inducing`` (m, d) lives in the space of x."""
+
+    nu: Any
+    log_xi: Any
+    alpha: Any
+    log_beta: Any
+    log_noise: Any
+    log_eps_variance: Any
+    log_eps_lam: Any
+    inducing: Any
+
+
+@dataclass(frozen=True)
+class Switches:
+    """What is learned and how; static under compilation.
+
+    ``rotate``: the inducing inputs Z follow ν, Z = ν ∘ inducing, as they would if chosen in the
+    space of x; otherwise Z stays where the start put it.
+    """
+
+    approximation: Approximation
+    bayesian: bool
+    learn_inducing: bool = False
+    rotate: bool = True
+    prior: tuple[float, float] = (0.0, 1.0)
+
+    def learned(self) -> tuple[str, ...]:
+        """Names of the fields of ``Free`` that an optimiser may change."""
+        names = ["nu", "alpha", "log_noise"]
+        if self.bayesian:
+            names += ["log_xi", "log_beta"]
+        if self.approximation.has_eps:
+            names += ["log_eps_variance", "log_eps_lam"]
+        if self.learn_inducing:
+            names += ["inducing"]
+        return tuple(names)
+
+
+class Fixed(NamedTuple):
+    """Arrays that no optimiser changes: U (m, d) and the ν (d,) that rotated Z at the start."""
+
+    U: Any
+    nu_start: Any
+
+
+def constrain(free: Free, fixed: Fixed, switches: Switches) -> Parameters:
+    """The model's parameters."""
+    zero = jnp.zeros_like(free.nu)
+    theta = ThetaPosterior(
+        nu=free.nu,
+        xi=jnp.exp(free.log_xi) if switches.bayesian else zero,
+        alpha=free.alpha,
+        beta=jnp.exp(free.log_beta) if switches.bayesian else jnp.zeros_like(free.alpha),
+    )
+    noise = NoiseParameters(
+        noise_variance=NOISE_FLOOR + jnp.exp(free.log_noise),
+        eps_variance=jnp.exp(free.log_eps_variance),
+        eps_lam=jnp.exp(free.log_eps_lam),
+        U=fixed.U,
+    )
+    rotation = free.nu if switches.rotate else fixed.nu_start
+    return Parameters(theta, rotation * free.inducing, noise)

@@ -1,0 +1,140 @@
+"""Scores of Gaussian predictions: the error of the mean, and how honest the intervals are.
+
+Every function takes the observed targets ``y`` and a prediction N(mean, std²) for each row, in the
+same units. Plain NumPy: nothing here knows of the model.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr, ndtri
+
+__all__ = ["coverage", "crps", "evaluate", "mnlp", "pit", "rmse"]
+
+FloatArray = NDArray[np.float64]
+
+
+class Predictor(Protocol):
+    """What :func:`evaluate` asks of a model."""
+
+    def predict(self, X: Any, *, return_std: bool) -> Any: ...
+
+    def predict_f(self, X: Any) -> Any: ...
+
+
+def rmse(y: ArrayLike, mean: ArrayLike) -> float:
+    """Root mean squared error of the predicted means, in the units of y."""
+    y, mean = _targets_and_means(y, mean)
+    return float(np.sqrt(np.mean((y - mean) ** 2)))
+
+
+def mnlp(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
+    """Mean negative log probability, ½ mean[(y − mean)² / std² + log(2π std²)].
+
+    Lower is better; in nats, for y in its own units. The std decides what is scored:
+
+    - the std of y, from ``predict(X, return_std=True)``: the MNLP of y, which is what compares
+      models fairly;
+    - the square root of the variance of f, from ``predict_f(X)``: the quantity as Yu et al. write
+      it, which leaves the noise out and so punishes a model that is sure of f.
+    """
+    y, mean, std = _targets_and_predictions(y, mean, std)
+    return float(0.5 * np.mean(((y - mean) / std) ** 2 + 2.0 * np.log(std) + np.log(2.0 * np.pi)))
+
+
+def crps(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
+    """Continuous ranked probability score, the mean over rows, in the units of y.
+
+    The mean absolute error, generalised to predictive distributions: lower is better, and far less
+    ruled by single outliers than :func:`mnlp`. Closed form for Gaussians: Gneiting and Raftery
+    (2007), equation 21, with the sign of a loss.
+    """
+    y, mean, std = _targets_and_predictions(y, mean, std)
+    z = (y - mean) / std
+    density = np.exp(-0.5 * z**2) / np.sqrt(2.0 * np.pi)
+    return float(np.mean(std * (z * (2.0 * ndtr(z) - 1.0) + 2.0 * density - 1.0 / np.sqrt(np.pi))))
+
+
+def coverage(y: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 0.95) -> float:
+    """Share of rows whose y lies in its central interval of the given level.
+
+    A calibrated prediction of y gives ``level``; less means intervals that are too narrow.
+    """
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must lie strictly between 0 and 1, got {level!r}.")
+    y, mean, std = _targets_and_predictions(y, mean, std)
+    half_width = ndtri(0.5 + 0.5 * level) * std
+    return float(np.mean(np.abs(y - mean) <= half_width))
+
+
+def pit(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> FloatArray:
+    """Probability integral transform of each row: the predicted probability of a target below y.
+
+    Uniform on [0, 1] over rows if the predictions are calibrated. A histogram that is high at both
+    ends says too narrow, high in the middle too wide, sloping biased.
+    """
+    y, mean, std = _targets_and_predictions(y, mean, std)
+    return np.asarray(ndtr((y - mean) / std), dtype=np.float64)
+
+
+def evaluate(model: Predictor, X: Any, y: ArrayLike) -> dict[str, float]:
+    """All scores of a fitted model on the rows X with targets y.
+
+    Returns ``rmse``, ``mnlp`` (of y), ``mnlp_f`` (of f, as the paper writes it), ``crps`` and
+    ``coverage_95``.
+    """
+    mean, std = model.predict(X, return_std=True)
+    f_mean, f_var = model.predict_f(X)
+    return {
+        "rmse": rmse(y, mean),
+        "mnlp": mnlp(y, mean, std),
+        "mnlp_f": mnlp(y, f_mean, np.sqrt(f_var)),
+        "crps": crps(y, mean, std),
+        "coverage_95": coverage(y, mean, std, level=0.95),
+    }
+
+
+def _targets_and_means(y: ArrayLike, mean: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    y = _column(y, "y")
+    mean = _column(mean, "mean")
+    if y.shape != mean.shape:
+        raise ValueError(f"y has {y.size} rows and mean has {mean.size}: they must be the same.")
+    return y, mean
+
+
+def _targets_and_predictions(
+    y: ArrayLike, mean: ArrayLike, std: ArrayLike
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    y, mean = _targets_and_means(y, mean)
+    if np.ndim(std) == 0:  # one std for every row, as a homoscedastic model has
+        std = np.full(y.shape, std)
+    std = _column(std, "std")
+    if std.shape != y.shape:
+        raise ValueError(f"y has {y.size} rows and std has {std.size}: they must be the same.")
+    if not np.all(std > 0.0):
+        row = int(np.argmin(std > 0.0))
+        raise ValueError(f"std must be positive, but row {row} has {std[row]}.")
+    return y, mean, std
+
+
+def _column(values: ArrayLike, name: str) -> FloatArray:
+    array = np.asarray(values)
+    if array.ndim != 1:
+        hint = " Pass it through numpy.ravel." if array.ndim == 2 and 1 in array.shape else ""
+        raise ValueError(f"{name} must be one-dimensional, got shape {array.shape}.{hint}")
+    if array.size == 0:
+        raise ValueError(f"{name} has no rows.")
+    try:
+        if array.dtype.kind not in "buifO":  # text and complex numbers would convert in silence
+            raise TypeError
+        array = array.astype(np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must hold real numbers, got dtype {array.dtype}.") from None
+    finite = np.isfinite(array)
+    if not finite.all():
+        row = int(np.argmin(finite))
+        raise ValueError(f"{name} must be finite, but row {row} has {array[row]}.")
+    return array

@@ -1,0 +1,158 @@
+"""The bound of a block, of all blocks, and collapsed at q*(s), with every constant.
+
+A block enters only through three whitened statistics (s = Lv, Σ = LLᵀ):
+
+    psi         L⁻¹ΨL⁻ᵀ                                                        (m, m)
+    projection  L⁻¹ΩC⁻¹y                                                       (m,)
+    constant    −½[n log 2π + log|C| + yᵀC⁻¹y + Tr(C⁻¹Υ)]
+
+and its bound is L_b = constant + v_meanᵀ projection − ½Tr((S_v + v_mean v_meanᵀ − I) psi). They
+add over blocks, so the bound of all data is that of the summed statistics.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from mosaicgp.model.expectations import Route, omega, psi, upsilon
+from mosaicgp.model.kernel import cholesky, inducing_cholesky, right_whiten
+from mosaicgp.model.noise import DiagonalFactor, Noise, NoiseParameters, NoiseState
+from mosaicgp.model.posterior import (
+    InducingPosterior,
+    NaturalParameters,
+    ThetaPosterior,
+    from_natural,
+)
+
+
+class Parameters(NamedTuple):
+    """Everything the bound depends on beside q(s) and the data."""
+
+    theta: ThetaPosterior
+    Z: Array
+    noise: NoiseParameters
+
+
+class Block(NamedTuple):
+    """Rows of one block: X (n, d), y (n,), mask (n,) of ones and, where padded, zeros."""
+
+    X: Array
+    y: Array
+    mask: Array
+
+
+class Prepared(NamedTuple):
+    """What all blocks share: the factor L of Σ and the state of the noise."""
+
+    L: Array
+    noise: NoiseState
+
+
+class Statistics(NamedTuple):
+    """See the module's docstring."""
+
+    psi: Array
+    projection: Array
+    constant: Array
+
+
+def prepare(parameters: Parameters, noise: Noise, jitter: Array) -> Prepared:
+    """Factor Σ and the noise kernel's inducing covariance."""
+    L = inducing_cholesky(parameters.Z, jitter)
+    return Prepared(L, noise.prepare(parameters.noise, jitter))
+
+
+def block_statistics(
+    parameters: Parameters,
+    prepared: Prepared,
+    block: Block,
+    noise: Noise,
+    route: Route,
+    nodes: Array | None = None,
+) -> Statistics:
+    """The statistics of one block."""
+    theta, Z = parameters.theta, parameters.Z
+    X, y, mask = block
+    factor = noise.factor(prepared.noise, X, mask)
+    white_y = factor.whiten(y[:, None])[:, 0]
+    mean = right_whiten(omega(X, Z, theta) * mask[:, None], prepared.L)
+    projection = factor.whiten(mean).T @ white_y
+    if isinstance(factor, DiagonalFactor):
+        trace = (theta.alpha**2 + theta.beta) * jnp.sum(mask / factor.variance)
+    else:
+        both = mask[:, None] * mask[None, :]
+        trace = jnp.sum(factor.inverse() * upsilon(X, X, theta) * both)
+    n = jnp.sum(mask)
+    constant = -0.5 * (n * jnp.log(2 * jnp.pi) + factor.log_det() + white_y @ white_y + trace)
+    return Statistics(
+        psi(X, mask, Z, factor, theta, route, prepared.L, nodes), projection, constant
+    )
+
+
+def total_statistics(
+    parameters: Parameters,
+    blocks: Block,
+    noise: Noise,
+    route: Route,
+    jitter: Array,
+    nodes: Array | None = None,
+) -> Statistics:
+    """Summed statistics of all blocks, stacked in front: X (B, n, d), y (B, n), mask (B, n)."""
+    prepared = prepare(parameters, noise, jitter)
+    if blocks.X.shape[0] == 1:  # a loop would only be compiled in vain
+        block = jax.tree.map(lambda part: part[0], blocks)
+        return block_statistics(parameters, prepared, block, noise, route, nodes)
+
+    # Recomputed in the backward pass, so that memory is that of one block.
+    @jax.checkpoint
+    def one(parameters: Parameters, prepared: Prepared, block: Block) -> Statistics:
+        return block_statistics(parameters, prepared, block, noise, route, nodes)
+
+    def add(total: Statistics, block: Block) -> tuple[Statistics, None]:
+        return jax.tree.map(jnp.add, total, one(parameters, prepared, block)), None
+
+    m = parameters.Z.shape[0]
+    dtype = blocks.X.dtype
+    zero = Statistics(jnp.zeros((m, m), dtype), jnp.zeros(m, dtype), jnp.zeros((), dtype))
+    total, _ = lax.scan(add, zero, blocks)
+    return total
+
+
+def data_bound(statistics: Statistics, q: InducingPosterior) -> Array:
+    """Σ_i L_i: the bound without the two KL terms."""
+    excess = q.v_cov() + jnp.outer(q.v_mean, q.v_mean) - jnp.eye(q.v_mean.shape[0])
+    return (
+        statistics.constant
+        + q.v_mean @ statistics.projection
+        - 0.5 * jnp.sum(excess * statistics.psi)
+    )
+
+
+def natural_target(statistics: Statistics) -> NaturalParameters:
+    """Natural parameters of q*(s) given the statistics of all data: (projection, I + psi)."""
+    eye = jnp.eye(statistics.psi.shape[0], dtype=statistics.psi.dtype)
+    return NaturalParameters(statistics.projection, eye + statistics.psi)
+
+
+def natural_step(
+    eta: NaturalParameters, statistics: Statistics, rho: Array | float
+) -> NaturalParameters:
+    """A natural-gradient step of size ρ towards the q*(s) of these (rescaled) statistics."""
+    target = natural_target(statistics)
+    return jax.tree.map(lambda old, new: (1.0 - rho) * old + rho * new, eta, target)
+
+
+def optimal_inducing(statistics: Statistics) -> InducingPosterior:
+    """q*(s): S* = Σ(Σ+Ψ)⁻¹Σ, m* = Σ(Σ+Ψ)⁻¹ΩC⁻¹y, whitened."""
+    return from_natural(natural_target(statistics))
+
+
+def collapsed_bound(statistics: Statistics) -> Array:
+    """The bound at q*(s), without KL(q(θ) ‖ p(θ))."""
+    target = natural_target(statistics)
+    chol = cholesky(target.precision)
+    fit = jax.scipy.linalg.solve_triangular(chol, statistics.projection, lower=True)
+    log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(chol)))
+    return statistics.constant + 0.5 * (fit @ fit + jnp.trace(statistics.psi) - log_det)

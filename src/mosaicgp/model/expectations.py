@@ -1,0 +1,346 @@
+"""Ω, Υ and Ψ: expectations over q(θ) of K_XZ, K_XX and K_ZX C⁻¹ K_XZ.
+
+Write s² = 1 + ξx², u = (νx − z)/s per dimension. Mehler's formula gives the second moment as the
+product of the first moments times a correction that is one at ξ = 0 (docs/mathematics.md, "Mehler
+expansion"):
+
+    E[k(z,x) k(x',z')] = (1 + β/α²) ω(z,x) ω(z',x') exp(D),
+    D = Σ_k −½log(1−ρ²) + [ρuu' − ½ρ²(u² + u'²)] / (1−ρ²),    ρ = ξxx' / ss'.
+
+So Ψ is its order-0 part, a plain product of whitened matrices, plus a remainder that carries
+``expm1(D)``. Both are computed without cancellation, and the order-0 part, which is nearly all of
+Ψ, meets Σ⁻¹ only as L⁻¹Ω, where it is well conditioned.
+
+Three routes to Ψ share one interface, ``psi``: ``ClosedForm`` (the sum above), ``Mehler`` (its
+expansion in powers of ξ, every term positive semidefinite) and ``Sampled`` (θ drawn).
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from itertools import combinations_with_replacement
+from math import factorial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.scipy.linalg import solve_triangular
+
+from mosaicgp.model.kernel import cross, right_whiten
+from mosaicgp.model.noise import DiagonalFactor, Factor
+from mosaicgp.model.posterior import ThetaPosterior, nodes_to_theta
+
+# Chunks that stay in a core's cache; larger ones are no faster.
+DEFAULT_MEMORY = 2 * 2**20
+
+
+@dataclass(frozen=True)
+class ClosedForm:
+    """The exact sum; temporaries stay below about three times ``memory`` bytes."""
+
+    memory: int = DEFAULT_MEMORY
+
+
+@dataclass(frozen=True)
+class Mehler:
+    """All terms of total degree at most ``order``."""
+
+    order: int = 1
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """The mean over standard-normal nodes of θ, given to ``psi`` as ``nodes`` (n, d + 1)."""
+
+
+Route = ClosedForm | Mehler | Sampled
+
+
+def unit_omega(X: Array, Z: Array, q: ThetaPosterior) -> Array:
+    """E[K_XZ] at σ_f = 1 (n, m); α times this is Ωᵀ."""
+    s2 = 1.0 + q.xi * X**2
+    centre = q.nu * X
+    # Σ_k (νx − z)²/s² as products, so that nothing of size n·m·d is formed.
+    square = (
+        jnp.sum(centre**2 / s2, axis=1)[:, None] - 2.0 * (centre / s2) @ Z.T + (1.0 / s2) @ (Z**2).T
+    )
+    log_scale = 0.5 * jnp.sum(jnp.log(s2), axis=1)[:, None]
+    return jnp.exp(-0.5 * jnp.maximum(square, 0.0) - log_scale)
+
+
+def omega(X: Array, Z: Array, q: ThetaPosterior) -> Array:
+    """Ωᵀ = E[K_XZ] (n, m)."""
+    return q.alpha * unit_omega(X, Z, q)
+
+
+def upsilon(A: Array, B: Array, q: ThetaPosterior) -> Array:
+    """Υ = E[K_AB] (n, m)."""
+
+    def add_dimension(exponent: Array, column: tuple[Array, Array, Array, Array]) -> tuple:
+        a, b, nu, xi = column
+        delta2 = (a[:, None] - b[None, :]) ** 2
+        s2 = 1.0 + xi * delta2
+        return exponent - 0.5 * (jnp.log(s2) + nu**2 * delta2 / s2), None
+
+    start = jnp.zeros((A.shape[0], B.shape[0]), dtype=A.dtype)
+    exponent, _ = lax.scan(jax.checkpoint(add_dimension), start, (A.T, B.T, q.nu, q.xi))
+    return (q.alpha**2 + q.beta) * jnp.exp(exponent)
+
+
+def psi(
+    X: Array,
+    mask: Array,
+    Z: Array,
+    factor: Factor,
+    q: ThetaPosterior,
+    route: Route,
+    L: Array,
+    nodes: Array | None = None,
+) -> Array:
+    """L⁻¹ΨL⁻ᵀ of one block (m, m), by the given route; L = I gives Ψ itself."""
+    if isinstance(route, Sampled):
+        if nodes is None:
+            raise ValueError("the sampled route needs nodes of theta")
+        return _psi_sampled(X, mask, Z, factor, nodes_to_theta(nodes, q), L)
+    unit = unit_omega(X, Z, q) * mask[:, None]
+    white = factor.whiten(right_whiten(unit, L))
+    total = white.T @ white
+    if route != Mehler(0):
+        if isinstance(route, ClosedForm):
+            rest = _remainder(X, Z, unit, factor, q, route.memory)
+        else:
+            rest = _mehler_terms(X, Z, unit, factor, q, route.order)
+        total = total + solve_triangular(L, solve_triangular(L, rest, lower=True).T, lower=True)
+    return (q.alpha**2 + q.beta) * total
+
+
+def _psi_sampled(
+    X: Array, mask: Array, Z: Array, factor: Factor, theta: tuple[Array, Array], L: Array
+) -> Array:
+    def one(total: Array, draw: tuple[Array, Array]) -> tuple[Array, None]:
+        lam, sigma_f = draw
+        white = factor.whiten(right_whiten(cross(X, Z, lam, sigma_f) * mask[:, None], L))
+        return total + white.T @ white, None
+
+    m = Z.shape[0]
+    total, _ = lax.scan(jax.checkpoint(one), jnp.zeros((m, m), dtype=X.dtype), theta)
+    return total / theta[1].shape[0]
+
+
+# ---------------------------------------------------------------------------------------------
+# The Mehler expansion
+
+
+def multi_indices(d: int, order: int) -> list[tuple[int, ...]]:
+    """Slots of every term of degree 1 to ``order``: the dimensions differentiated, repeated."""
+    return [
+        term
+        for degree in range(1, order + 1)
+        for term in combinations_with_replacement(range(d), degree)
+    ]
+
+
+def term_table(d: int, order: int) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct dimensions of each term and their degrees, zero where padded: (T, order)."""
+    terms = multi_indices(d, order)
+    dims = np.zeros((len(terms), order), dtype=np.int32)
+    degrees = np.zeros((len(terms), order), dtype=np.int32)
+    for row, term in enumerate(terms):
+        for slot, dim in enumerate(sorted(set(term))):
+            dims[row, slot] = dim
+            degrees[row, slot] = term.count(dim)
+    return dims, degrees
+
+
+def _hermite_factors(u: Array, r: Array, order: int) -> Array:
+    """(−r)^j He_j(u) / √j! for j = 0..order, stacked in front: (order + 1, n, m)."""
+    powers = [jnp.ones_like(u), u]
+    for j in range(2, order + 1):
+        powers.append(u * powers[j - 1] - (j - 1) * powers[j - 2])
+    return jnp.stack(
+        [(-r) ** j * powers[j] / np.sqrt(float(factorial(j))) for j in range(order + 1)]
+    )
+
+
+def mehler_factor(X: Array, Z: Array, q: ThetaPosterior, dims: Array, degrees: Array) -> Array:
+    """√(ξ^j/j!) ∂_ν^j ω / ω of one term, given its dimensions and degrees (slots,): (n, m)."""
+    order = dims.shape[0]
+
+    def slot(dim: Array, degree: Array) -> Array:
+        x, z, nu, xi = X[:, dim], Z[:, dim], q.nu[dim], q.xi[dim]
+        s = jnp.sqrt(1.0 + xi * x**2)
+        u = (nu * x[:, None] - z[None, :]) / s[:, None]
+        r = (jnp.sqrt(xi) * x / s)[:, None]
+        if order == 1:  # every term has degree one
+            return -r * u
+        return _hermite_factors(u, r, order)[degree]
+
+    factor = slot(dims[0], degrees[0])
+    for position in range(1, order):
+        factor = factor * slot(dims[position], degrees[position])
+    return factor
+
+
+def _mehler_terms(
+    X: Array, Z: Array, unit: Array, factor: Factor, q: ThetaPosterior, order: int
+) -> Array:
+    """Σ over the terms of degree 1 to ``order``, at unit amplitude (m, m)."""
+
+    def add(total: Array, term: tuple[Array, Array]) -> tuple[Array, None]:
+        white = factor.whiten(unit * mehler_factor(X, Z, q, *term))
+        return total + white.T @ white, None
+
+    dims, degrees = term_table(X.shape[1], order)
+    start = jnp.zeros((Z.shape[0], Z.shape[0]), dtype=X.dtype)
+    total, _ = lax.scan(jax.checkpoint(add), start, (jnp.asarray(dims), jnp.asarray(degrees)))
+    return total
+
+
+# ---------------------------------------------------------------------------------------------
+# The closed form
+
+
+def _row_features(X: Array, X2: Array, q: ThetaPosterior) -> Array:
+    """Coefficients of D in the pair features below, for rows x of X and x' of X2: (5d + 1, n)."""
+    s2, t2 = 1.0 + q.xi * X**2, 1.0 + q.xi * X2**2
+    s, t = jnp.sqrt(s2), jnp.sqrt(t2)
+    rho = q.xi * X * X2 / (s * t)
+    inverse = s2 * t2 / (1.0 + q.xi * (X**2 + X2**2))  # 1 / (1 − ρ²)
+    e, e2 = q.nu * X / s, q.nu * X2 / t
+    g = inverse * rho
+    constant = jnp.sum(0.5 * jnp.log(inverse) + g * (e * e2 - 0.5 * rho * (e**2 + e2**2)), axis=1)
+    columns = [
+        constant[:, None],
+        g * (rho * e - e2) / s,  # z
+        g * (rho * e2 - e) / t,  # z'
+        -0.5 * g * rho / s2,  # z²
+        -0.5 * g * rho / t2,  # z'²
+        g / (s * t),  # zz'
+    ]
+    return jnp.concatenate(columns, axis=1).T
+
+
+def _pair_features(z: Array, z2: Array) -> Array:
+    """(1, z, z', z², z'², zz') of pairs of inducing inputs: (p, 5d + 1)."""
+    one = jnp.ones((z.shape[0], 1), dtype=z.dtype)
+    return jnp.concatenate([one, z, z2, z**2, z2**2, z * z2], axis=1)
+
+
+class PairChunks:
+    """All pairs i ≤ j of inducing inputs, cut into equal chunks that bound the memory."""
+
+    def __init__(self, m: int, n: int, memory: int) -> None:
+        i, j = np.triu_indices(m)
+        size = int(np.clip(memory // (8 * max(n, 1)), 1, len(i)))
+        n_chunks = -(-len(i) // size)
+        padding = n_chunks * size - len(i)
+        self.m, self.n_pairs = m, len(i)
+        # Symmetric sums count an off-diagonal pair twice and a padding pair not at all.
+        weight = np.append(np.where(i == j, 1.0, 2.0), np.zeros(padding))
+        self.i = np.append(i, np.zeros(padding, dtype=int)).reshape(n_chunks, size)
+        self.j = np.append(j, np.zeros(padding, dtype=int)).reshape(n_chunks, size)
+        self.weight = weight.reshape(n_chunks, size)
+
+    def symmetric(self, values: Array) -> Array:
+        """The (m, m) matrix whose upper triangle holds the chunked values."""
+        i, j = self.i.ravel()[: self.n_pairs], self.j.ravel()[: self.n_pairs]
+        flat = values.reshape(-1)[: self.n_pairs]
+        upper = jnp.zeros((self.m, self.m), dtype=values.dtype).at[i, j].set(flat)
+        return upper + upper.T - jnp.diag(jnp.diagonal(upper))
+
+
+def pair_terms(Z: Array, left: Array, right: Array, features: Array, i: Array, j: Array) -> Array:
+    """ω(z_i,x) ω(z_j,x') expm1(D) at unit amplitude, for a chunk of pairs: (p, n).
+
+    ``left`` (m, 1 or n) and ``right`` (m, n) are the unit ω of x and of x', ``features`` their
+    ``_row_features``.
+    """
+    # Picking rows by a product with unit vectors: its transpose is a product too, where that of
+    # indexing is a scatter, ten times slower.
+    pick_i, pick_j = (jax.nn.one_hot(k, Z.shape[0], dtype=Z.dtype) for k in (i, j))
+    # ω ω' exp(D) is about exp(−D) where D is large, far outside the data: nothing is lost by
+    # keeping the exponential from overflowing there.
+    D = jnp.minimum(_pair_features(pick_i @ Z, pick_j @ Z) @ features, 300.0)
+    correction = jnp.expm1(D)
+    return (pick_i @ left) * (pick_j @ right) * correction
+
+
+def _remainder(
+    X: Array, Z: Array, unit: Array, factor: Factor, q: ThetaPosterior, memory: int
+) -> Array:
+    """Σ_xx' (C⁻¹)_xx' ω ω' expm1(D) at unit amplitude (m, m), symmetric."""
+    chunks = PairChunks(Z.shape[0], X.shape[0], memory)
+    index = (jnp.asarray(chunks.i), jnp.asarray(chunks.j))
+
+    def over_pairs(left: Array, features: Array, weight: Array) -> Array:
+        @jax.checkpoint
+        def one(pair: tuple[Array, Array]) -> Array:
+            return pair_terms(Z, left, unit.T, features, *pair) @ weight
+
+        return lax.map(one, index)
+
+    if isinstance(factor, DiagonalFactor):
+        return chunks.symmetric(over_pairs(unit.T, _row_features(X, X, q), 1.0 / factor.variance))
+
+    C_inv = factor.inverse()
+
+    @jax.checkpoint
+    def add_row(total: Array, row: tuple[Array, Array, Array]) -> tuple[Array, None]:
+        x, unit_x, weight = row
+        features = _row_features(jnp.broadcast_to(x, X.shape), X, q)
+        return total + over_pairs(unit_x[:, None], features, weight), None
+
+    start = jnp.zeros(chunks.i.shape, dtype=X.dtype)
+    total, _ = lax.scan(add_row, start, (X, unit, C_inv))
+    # Σ_xx' is symmetric in (z, z') only after summing over both orders of (x, x'), which C⁻¹,
+    # symmetric, already does.
+    return chunks.symmetric(total)
+
+
+def quadratic_remainder(
+    X: Array, Z: Array, A: Array, q: ThetaPosterior, memory: int = DEFAULT_MEMORY
+) -> Array:
+    """Σ_zz' A_zz' (E[k k'] − (1 + β/α²) ω ω') at each row of X, for symmetric A (m, m): (n,)."""
+    unit = unit_omega(X, Z, q)
+    chunks = PairChunks(Z.shape[0], X.shape[0], memory)
+    features = _row_features(X, X, q)
+
+    def add(total: Array, chunk: tuple[Array, Array, Array]) -> tuple[Array, None]:
+        i, j, weight = chunk
+        terms = pair_terms(Z, unit.T, unit.T, features, i, j)
+        return total + (weight * A[i, j]) @ terms, None
+
+    start = jnp.zeros(X.shape[0], dtype=X.dtype)
+    index = (jnp.asarray(chunks.i), jnp.asarray(chunks.j), jnp.asarray(chunks.weight))
+    total, _ = lax.scan(add, start, index)
+    return (q.alpha**2 + q.beta) * total
+
+
+@partial(jax.jit, static_argnames="memory")
+def cross_remainder(
+    X: Array, Z: Array, A: Array, q: ThetaPosterior, memory: int = DEFAULT_MEMORY
+) -> Array:
+    """The same between all pairs of rows of X: (n, n)."""
+    unit = unit_omega(X, Z, q)
+    m = Z.shape[0]
+    # Every ordered pair of inducing inputs counts here, since x and x' differ.
+    size = int(np.clip(memory // (8 * max(X.shape[0], 1)), 1, m * m))
+    n_chunks = -(-(m * m) // size)
+    flat = np.arange(n_chunks * size)
+    i, j = np.divmod(np.minimum(flat, m * m - 1), m)
+    weight = (flat < m * m).astype(float).reshape(n_chunks, size)
+    index = (jnp.asarray(i.reshape(n_chunks, size)), jnp.asarray(j.reshape(n_chunks, size)))
+
+    def row(pair: tuple[Array, Array]) -> Array:
+        x, unit_x = pair
+        features = _row_features(jnp.broadcast_to(x, X.shape), X, q)
+
+        def add(total: Array, chunk: tuple[Array, Array, Array]) -> tuple[Array, None]:
+            a, b, w = chunk
+            terms = pair_terms(Z, unit_x[:, None], unit.T, features, a, b)
+            return total + (w * A[a, b]) @ terms, None
+
+        start = jnp.zeros(X.shape[0], dtype=X.dtype)
+        return lax.scan(add, start, (*index, jnp.asarray(weight)))[0]
+
+    return (q.alpha**2 + q.beta) * lax.map(row, (X, unit))

@@ -1,0 +1,116 @@
+"""q(θ) and q(s): records, natural parameters, KL divergences, draws.
+
+q(s) is kept in the whitened basis s = Lv, Σ = LLᵀ, where its prior is N(0, I): q(v) = N(v_mean,
+v_rootᵀ v_root) with v_root lower triangular, the inverse of the Cholesky factor of the precision.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.scipy.linalg import solve_triangular
+from scipy.stats import norm, qmc
+
+from mosaicgp.model.kernel import cholesky
+
+
+class ThetaPosterior(NamedTuple):
+    """q(λ_k) = N(ν_k, ξ_k), q(σ_f) = N(α, β); ξ = β = 0 for point estimates."""
+
+    nu: Array
+    xi: Array
+    alpha: Array
+    beta: Array
+
+
+class InducingPosterior(NamedTuple):
+    """q(v) = N(v_mean, v_rootᵀ v_root), v_mean (m,), v_root (m, m) lower triangular."""
+
+    v_mean: Array
+    v_root: Array
+
+    def v_cov(self) -> Array:
+        """Covariance of v (m, m)."""
+        return self.v_root.T @ self.v_root
+
+    def moments(self, L: Array) -> tuple[Array, Array]:
+        """Mean (m,) and covariance (m, m) of s = Lv."""
+        root = self.v_root @ L.T
+        return L @ self.v_mean, root.T @ root
+
+
+class NaturalParameters(NamedTuple):
+    """η = (P v_mean, P) of q(v), P the precision (m, m)."""
+
+    precision_mean: Array
+    precision: Array
+
+
+def from_natural(eta: NaturalParameters) -> InducingPosterior:
+    """q(v) from its natural parameters."""
+    chol = cholesky(eta.precision)
+    eye = jnp.eye(chol.shape[0], dtype=chol.dtype)
+    v_root = solve_triangular(chol, eye, lower=True)
+    return InducingPosterior(v_root.T @ (v_root @ eta.precision_mean), v_root)
+
+
+def to_natural(q: InducingPosterior) -> NaturalParameters:
+    """Natural parameters of q(v)."""
+    eye = jnp.eye(q.v_root.shape[0], dtype=q.v_root.dtype)
+    chol = solve_triangular(q.v_root, eye, lower=True)
+    precision = chol @ chol.T
+    return NaturalParameters(precision @ q.v_mean, precision)
+
+
+def kl_inducing(q: InducingPosterior) -> Array:
+    """KL(q(s) ‖ N(0, Σ)) = KL(q(v) ‖ N(0, I))."""
+    trace = jnp.sum(q.v_root**2)
+    log_det = 2.0 * jnp.sum(jnp.log(jnp.abs(jnp.diagonal(q.v_root))))
+    return 0.5 * (trace + q.v_mean @ q.v_mean - q.v_mean.shape[0] - log_det)
+
+
+def kl_theta(q: ThetaPosterior, prior: tuple[float, float]) -> Array:
+    """KL(q(θ) ‖ p(θ)) with p = N(μ₀, v₀) on every λ_k and on σ_f."""
+    mean = jnp.append(q.nu, q.alpha)
+    variance = jnp.append(q.xi, q.beta)
+    mu0, v0 = prior
+    ratio = variance / v0
+    return 0.5 * jnp.sum(ratio + (mean - mu0) ** 2 / v0 - 1.0 - jnp.log(ratio))
+
+
+def kl_gaussian(mean_1: Array, cov_1: Array, mean_2: Array, cov_2: Array) -> Array:
+    """KL(N(mean_1, cov_1) ‖ N(mean_2, cov_2))."""
+    chol_1, chol_2 = cholesky(cov_1), cholesky(cov_2)
+    ratio = solve_triangular(chol_2, chol_1, lower=True)
+    shift = solve_triangular(chol_2, mean_2 - mean_1, lower=True)
+    log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(chol_2)) - jnp.log(jnp.diagonal(chol_1)))
+    return 0.5 * (jnp.sum(ratio**2) + shift @ shift - mean_1.shape[0] + log_det)
+
+
+def draw_theta(key: Array, q: ThetaPosterior, n: int) -> tuple[Array, Array]:
+    """n independent draws of θ: λ (n, d) and σ_f (n,)."""
+    e = jax.random.normal(key, (n, q.nu.shape[0] + 1), dtype=q.nu.dtype)
+    return q.nu + jnp.sqrt(q.xi) * e[:, :-1], q.alpha + jnp.sqrt(q.beta) * e[:, -1]
+
+
+def theta_nodes(n: int, d: int, seed: int) -> np.ndarray:
+    """n fixed standard-normal nodes for (λ, σ_f), shape (n, d + 1), drawn once when a fit ends.
+
+    A scrambled Sobol sequence through the normal quantile, with antipodes and each column scaled
+    to unit variance: the first two moments of every coordinate are exact.
+    """
+    if n == 1:
+        return np.zeros((1, d + 1))
+    half = (n + 1) // 2
+    sobol = qmc.Sobol(d + 1, seed=np.random.default_rng(seed))
+    base = norm.ppf(sobol.random_base2(int(np.ceil(np.log2(half))))[:half])
+    nodes = np.concatenate([base, -base])[:n]
+    nodes -= nodes.mean(axis=0)
+    return nodes / nodes.std(axis=0)
+
+
+def nodes_to_theta(nodes: Array, q: ThetaPosterior) -> tuple[Array, Array]:
+    """λ (n, d) and σ_f (n,) at standard-normal nodes (n, d + 1)."""
+    return q.nu + jnp.sqrt(q.xi) * nodes[:, :-1], q.alpha + jnp.sqrt(q.beta) * nodes[:, -1]

@@ -1,0 +1,299 @@
+"""Predictions on the host: rows cut into chunks, grouped by block, block factors cached.
+
+Chunks and groups have fixed shapes, so that a row's prediction does not depend on the rows
+predicted with it and nothing is compiled anew for another number of rows. Joint predictions are
+padded to a multiple of a fixed number of rows for the same reason.
+"""
+
+from collections import OrderedDict
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from mosaicgp.data.blocks import Blocks
+from mosaicgp.data.partition import Partition
+from mosaicgp.inference.parameters import Switches
+from mosaicgp.model.bound import Block
+from mosaicgp.model.family import Approximation
+from mosaicgp.model.noise import Noise
+from mosaicgp.model.posterior import InducingPosterior, nodes_to_theta
+from mosaicgp.model.predictive import (
+    LocalFactor,
+    LocalJoint,
+    PredictiveState,
+    joint_moments,
+    local_factor,
+    local_joint,
+    local_moments,
+    moments,
+    predictive_state,
+)
+from mosaicgp.posterior import Posterior
+from mosaicgp.precision import in_double
+
+CHUNK_ROWS = 512
+GROUP_ROWS = 32
+GROUPS_AT_ONCE = 8
+JOINT_ROWS = 64
+CACHE_BYTES = 2**30
+CLOSED_JOINT_COST = 2e9
+
+_state = jax.jit(predictive_state, static_argnames="noise")
+_joint_moments = jax.jit(joint_moments, static_argnames=("bayesian", "order"))
+
+
+@partial(jax.jit, static_argnames=("noise", "bayesian", "of_y"))
+def _moments(
+    state: PredictiveState, X_new: Array, noise: Noise, bayesian: bool, of_y: bool
+) -> tuple[Array, Array]:
+    mean, variance = moments(state, X_new, bayesian)
+    if of_y:
+        variance = variance + noise.marginal(state.prepared.noise, X_new)
+    return mean, variance
+
+
+@partial(jax.jit, static_argnames="noise")
+def _factorise(state: PredictiveState, nodes: Array, block: Block, noise: Noise) -> LocalFactor:
+    """One block at every node of θ, nodes in front."""
+    lam, sigma_f = nodes_to_theta(nodes, state.parameters.theta)
+    return jax.lax.map(lambda t: local_factor(state, t[0], t[1], block, noise), (lam, sigma_f))
+
+
+@partial(jax.jit, static_argnames=("noise", "of_y"))
+def _group_moments(
+    state: PredictiveState,
+    nodes: Array,
+    blocks: Block,
+    factors: LocalFactor,
+    X_new: Array,
+    noise: Noise,
+    of_y: bool,
+) -> tuple[Array, Array]:
+    """Moments over q(θ) of groups of rows (g, t, d), each with its block: (g, t), (g, t)."""
+    theta = nodes_to_theta(nodes, state.parameters.theta)
+
+    def group(args: tuple[Block, LocalFactor, Array]) -> tuple[Array, Array]:
+        block, factor, rows = args
+
+        def draw(t: tuple[Array, Array, LocalFactor]) -> tuple[Array, Array]:
+            lam, sigma_f, local = t
+            return local_moments(state, lam, sigma_f, block, local, rows, noise, of_y)
+
+        means, variances = jax.lax.map(draw, (*theta, factor))
+        return jnp.mean(means, axis=0), jnp.mean(variances, axis=0) + jnp.var(means, axis=0)
+
+    return jax.lax.map(group, (blocks, factors, X_new))
+
+
+@partial(jax.jit, static_argnames=("noise", "of_y"))
+def _group_joint(
+    state: PredictiveState,
+    nodes: Array,
+    block: Block,
+    factor: LocalFactor,
+    X_new: Array,
+    noise: Noise,
+    of_y: bool,
+) -> LocalJoint:
+    theta = nodes_to_theta(nodes, state.parameters.theta)
+
+    def draw(t: tuple[Array, Array, LocalFactor]) -> LocalJoint:
+        lam, sigma_f, local = t
+        return local_joint(state, lam, sigma_f, block, local, X_new, noise, of_y)
+
+    return jax.lax.map(draw, (*theta, factor))
+
+
+class Local(NamedTuple):
+    """What conditioning on a test row's own block needs: the rule, the training rows, θ nodes."""
+
+    partition: Partition
+    blocks: Blocks
+    nodes: np.ndarray
+
+
+class Predictor:
+    """Predicts in standardised units from a fitted state; holds a bounded cache of factors."""
+
+    def __init__(
+        self,
+        approximation: Approximation,
+        state: PredictiveState,
+        bayesian: bool,
+        partition: Partition | None,
+        local: Local | None,
+    ) -> None:
+        self.approximation = approximation
+        self.state = state
+        self.bayesian = bayesian
+        self.partition = partition
+        self.local = local
+        self._cache: OrderedDict[int, LocalFactor] = OrderedDict()
+
+    @in_double
+    def moments(self, X_new: np.ndarray, of_y: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance at each row of X_new (n, d)."""
+        if self.local is not None:
+            return self._local_moments(self.local, X_new, of_y)
+        mean, variance = np.empty(len(X_new)), np.empty(len(X_new))
+        for start in range(0, len(X_new), CHUNK_ROWS):
+            rows = X_new[start : start + CHUNK_ROWS]
+            part = slice(start, start + len(rows))
+            padded = jnp.asarray(_pad(rows, CHUNK_ROWS))
+            f_mean, spread = _moments(self.state, padded, self._noise, self.bayesian, of_y)
+            mean[part] = np.asarray(f_mean)[: len(rows)]
+            variance[part] = np.asarray(spread)[: len(rows)]
+        return mean, variance
+
+    @in_double
+    def joint(self, X_new: np.ndarray, of_y: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Mean (n,) and covariance (n, n) of all rows together."""
+        if self.local is not None:
+            return self._local_joint(self.local, X_new, of_y)
+        n, (m, d) = len(X_new), self.state.parameters.Z.shape
+        order = None if float(n) ** 2 * m**2 <= CLOSED_JOINT_COST else (2 if d <= 16 else 1)
+        mean, covariance = self._joint_of_f(self.state, X_new, order)
+        _, variance = self.moments(X_new, of_y=False)
+        if self.approximation.factorised:
+            # fic: test rows share s and θ only; what each has of its own stays on the diagonal.
+            covariance -= self._own_covariance(X_new, order)
+        np.fill_diagonal(covariance, variance)
+        if of_y:
+            covariance += self._noise_joint(X_new)
+        return mean, covariance
+
+    def _own_covariance(self, X_new: np.ndarray, order: int | None) -> np.ndarray:
+        """E[K_** − K_*Z Σ⁻¹ K_Z*]: what f* has beside s, between rows (n, n)."""
+        silent = InducingPosterior(*map(jnp.zeros_like, self.state.q))
+        return self._joint_of_f(self.state._replace(q=silent), X_new, order)[1]
+
+    def _joint_of_f(
+        self, state: PredictiveState, X_new: np.ndarray, order: int | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        n = len(X_new)
+        padded = jnp.asarray(_pad(X_new, _rounded_up(n, JOINT_ROWS)))
+        mean, covariance = _joint_moments(state, padded, self.bayesian, order)
+        return np.array(mean)[:n], np.array(covariance)[:n, :n]
+
+    def _noise_joint(self, X_new: np.ndarray) -> np.ndarray:
+        noise_state = self.state.prepared.noise
+        full = np.array(self._noise.joint(noise_state, jnp.asarray(X_new)))
+        if self.partition is None:
+            return full
+        labels = self.partition.assign(X_new)
+        return full * (labels[:, None] == labels[None, :])
+
+    @property
+    def _noise(self) -> Noise:
+        return self.approximation.noise
+
+    def _block(self, local: Local, index: int) -> Block:
+        blocks = local.blocks
+        return Block(*(jnp.asarray(a[index]) for a in (blocks.X, blocks.y, blocks.mask)))
+
+    def _factor(self, local: Local, index: int) -> LocalFactor:
+        if index in self._cache:
+            self._cache.move_to_end(index)
+            return self._cache[index]
+        nodes = jnp.asarray(local.nodes)
+        factor = _factorise(self.state, nodes, self._block(local, index), self._noise)
+        size = sum(part.nbytes for part in factor)
+        while self._cache and (len(self._cache) + 1) * size > CACHE_BYTES:
+            self._cache.popitem(last=False)
+        self._cache[index] = factor
+        return factor
+
+    def _local_moments(
+        self, local: Local, X_new: np.ndarray, of_y: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        mean, variance = np.empty(len(X_new)), np.empty(len(X_new))
+        groups = _group_rows(self._block_index(local, X_new))
+        nodes = jnp.asarray(local.nodes)
+        for start in range(0, len(groups), GROUPS_AT_ONCE):
+            chosen = groups[start : start + GROUPS_AT_ONCE]
+            padded = chosen + [chosen[-1]] * (
+                (GROUPS_AT_ONCE if len(chosen) > 1 else 1) - len(chosen)
+            )
+            blocks = _stack([self._block(local, index) for index, _ in padded])
+            factors = _stack([self._factor(local, index) for index, _ in padded])
+            rows = np.stack([_pad(X_new[part], GROUP_ROWS) for _, part in padded])
+            arguments = (self.state, nodes, blocks, factors, jnp.asarray(rows))
+            means, variances = map(np.asarray, _group_moments(*arguments, self._noise, of_y))
+            for position, (_, part) in enumerate(chosen):
+                mean[part] = means[position, : len(part)]
+                variance[part] = variances[position, : len(part)]
+        return mean, variance
+
+    def _local_joint(
+        self, local: Local, X_new: np.ndarray, of_y: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        labels = self._block_index(local, X_new)
+        n, n_nodes = len(X_new), len(local.nodes)
+        means = np.empty((n_nodes, n))
+        spread = np.empty((n_nodes, n, self.state.parameters.Z.shape[0]))
+        covariance = np.zeros((n, n))
+        for index in np.unique(labels):
+            part = np.flatnonzero(labels == index)
+            joint = _group_joint(
+                self.state,
+                jnp.asarray(local.nodes),
+                self._block(local, index),
+                self._factor(local, index),
+                jnp.asarray(_pad(X_new[part], _rounded_up(k := len(part), GROUP_ROWS))),
+                self._noise,
+                of_y,
+            )
+            mean, own, local_spread = map(np.asarray, joint)
+            means[:, part], spread[:, part] = mean[:, :k], local_spread[:, :k]
+            covariance[np.ix_(part, part)] = own[:, :k, :k].mean(axis=0)
+        # Rows of different blocks share s and θ, and nothing else.
+        flat = spread.transpose(1, 0, 2).reshape(n, -1)
+        centred = means - means.mean(axis=0)
+        covariance += (flat @ flat.T + centred.T @ centred) / n_nodes
+        return means.mean(axis=0), covariance
+
+    def _block_index(self, local: Local, X_new: np.ndarray) -> np.ndarray:
+        """The first training block of each row's cell."""
+        return np.searchsorted(local.blocks.label, local.partition.assign(X_new))
+
+
+@in_double
+def predictor(
+    posterior: Posterior, switches: Switches, partition: Partition | None, local: Local | None
+) -> Predictor:
+    """A predictor for a fitted posterior."""
+    approximation = switches.approximation
+    state = _state(
+        posterior.parameters(),
+        posterior.inducing(),
+        approximation.noise,
+        jnp.asarray(posterior.jitter),
+    )
+    return Predictor(approximation, state, switches.bayesian, partition, local)
+
+
+def _pad(rows: np.ndarray, size: int) -> np.ndarray:
+    return np.pad(rows, ((0, size - len(rows)), (0, 0)))
+
+
+def _rounded_up(n: int, multiple: int) -> int:
+    return -(-n // multiple) * multiple
+
+
+def _group_rows(labels: np.ndarray) -> list[tuple[int, np.ndarray]]:
+    """(block, row numbers) groups of at most GROUP_ROWS rows each."""
+    order = np.argsort(labels, kind="stable")
+    values, starts = np.unique(labels[order], return_index=True)
+    groups = []
+    for value, rows in zip(values, np.split(order, starts[1:]), strict=True):
+        for start in range(0, len(rows), GROUP_ROWS):
+            groups.append((int(value), rows[start : start + GROUP_ROWS]))
+    return groups
+
+
+def _stack(trees: list) -> object:
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)

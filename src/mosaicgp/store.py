@@ -1,0 +1,162 @@
+"""Saved models: one safetensors file, arrays with a versioned JSON header. Loading runs no code."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from numbers import Integral
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from mosaicgp._version import __version__
+from mosaicgp.data.blocks import Blocks
+from mosaicgp.data.partition import PARTITIONS
+from mosaicgp.data.scaling import Scaling
+from mosaicgp.inference.result import FitResult
+from mosaicgp.posterior import Posterior
+from mosaicgp.tables import Table
+
+if TYPE_CHECKING:
+    from mosaicgp.estimator import SparseGPRegressor
+
+FORMAT = "mosaicgp-model"
+FORMAT_VERSION = 1
+
+BLOCK_FIELDS = ("X", "y", "mask", "rows", "label")
+SCALING_FIELDS = ("X_mean", "X_scale", "y_mean", "y_scale")
+
+
+class StoreError(ValueError):
+    """A file that is not a model this version can read; the message says why."""
+
+
+def save(model: SparseGPRegressor, path: str | Path) -> None:
+    """Write a fitted model, whole or not at all."""
+    path = Path(path)
+    groups: dict[str, dict[str, np.ndarray]] = {
+        "posterior": model.posterior_.to_arrays(),
+        "scaling": {name: np.asarray(getattr(model.scaling_, name)) for name in SCALING_FIELDS},
+        "history": {name: column for name, column in model.history_.items()},
+        "nodes": {"theta": model.theta_nodes_},
+    }
+    if model.partition_ is not None:
+        groups["partition"] = model.partition_.to_arrays()
+    if model._fitted.switches.approximation.local and model.blocks_ is not None:
+        groups["blocks"] = {name: getattr(model.blocks_, name) for name in BLOCK_FIELDS}
+    header = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "mosaicgp_version": __version__,
+        "parameters": _plain(model._arguments),
+        "partition": None if model.partition_ is None else model.partition_.kind,
+        "n_features": model.n_features_in_,
+        "feature_names": _names(model),
+        "fit_result": asdict(model.fit_result_),
+    }
+    arrays = {
+        f"{group}.{name}": np.asarray(array, order="C")
+        for group, members in groups.items()
+        for name, array in members.items()
+    }
+    # Written beside and moved into place, so that a full disk leaves no half-written model.
+    beside = path.with_name(path.name + ".part")
+    try:
+        save_file(arrays, beside, metadata={"mosaicgp": json.dumps(header)})
+        os.replace(beside, path)
+    except (OSError, SafetensorError) as error:
+        beside.unlink(missing_ok=True)
+        raise OSError(f"could not write the model to {path}: {error}") from error
+
+
+def load(path: str | Path) -> SparseGPRegressor:
+    """Read a model that ``save`` wrote."""
+    from mosaicgp.estimator import SparseGPRegressor
+
+    header, arrays = _read(Path(path))
+    try:
+        parameters = dict(header["parameters"])
+        parameters["prior"] = tuple(parameters["prior"])
+        model = SparseGPRegressor(**parameters)
+        model.n_features_in_ = int(header["n_features"])
+        if header["feature_names"] is not None:
+            model.feature_names_in_ = np.array(header["feature_names"], dtype=object)
+        scaling: dict[str, Any] = {
+            k: v if v.ndim else float(v) for k, v in _group(arrays, "scaling").items()
+        }
+        blocks = _group(arrays, "blocks")
+        kind = header["partition"]
+        model._keep(
+            arguments=parameters,
+            posterior=Posterior.from_arrays(_group(arrays, "posterior")),
+            scaling=Scaling(**scaling),
+            partition=PARTITIONS[kind].from_arrays(_group(arrays, "partition")) if kind else None,
+            blocks=Blocks(**blocks) if blocks else None,
+            nodes=arrays["nodes.theta"],
+            fit_result=FitResult(**header["fit_result"]),
+            history=Table(_group(arrays, "history")),
+        )
+    except (KeyError, TypeError, IndexError, ValueError) as error:
+        raise StoreError(
+            f"{path} has the header of a mosaicgp model but lacks parts of one ({error}); "
+            "it was not written by SparseGPRegressor.save or was changed since."
+        ) from error
+    return model
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    if not path.exists():
+        raise FileNotFoundError(f"no model at {path}")
+    if path.is_dir():
+        raise StoreError(f"{path} is a folder, not a saved model.")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            text = (file.metadata() or {}).get("mosaicgp")
+            if text is None:
+                raise StoreError(f"{path} is a safetensors file, but not a mosaicgp model.")
+            header = json.loads(text)
+            _check_version(path, header)
+            return header, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, json.JSONDecodeError) as error:
+        raise StoreError(
+            f"{path} is not a mosaicgp model, or is truncated or damaged ({error})."
+        ) from error
+
+
+def _check_version(path: Path, header: dict[str, Any]) -> None:
+    if header.get("format") != FORMAT:
+        raise StoreError(f"{path} is not a mosaicgp model.")
+    version = header.get("format_version")
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise StoreError(
+            f"{path} has format version {version}, written by mosaicgp "
+            f"{header.get('mosaicgp_version')}; this is {__version__}, which reads up to "
+            f"{FORMAT_VERSION}. Install a newer mosaicgp."
+        )
+
+
+def _group(arrays: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
+    prefix = name + "."
+    return {key[len(prefix) :]: value for key, value in arrays.items() if key.startswith(prefix)}
+
+
+def _names(model: SparseGPRegressor) -> list[str] | None:
+    names = getattr(model, "feature_names_in_", None)
+    return None if names is None else [str(name) for name in names]
+
+
+def _plain(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Constructor arguments as JSON has them; a generator object becomes None."""
+    plain: dict[str, Any] = {}
+    for name, value in arguments.items():
+        if name == "prior":
+            plain[name] = [float(part) for part in value]
+        elif name == "random_state":
+            plain[name] = int(value) if isinstance(value, Integral) else None
+        else:
+            plain[name] = value.item() if isinstance(value, np.generic) else value
+    return plain

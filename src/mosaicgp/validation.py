@@ -1,0 +1,119 @@
+"""Checks of arguments and data that name the argument, the column and the row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_array, check_X_y
+
+FloatArray = NDArray[np.float64]
+
+
+def one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
+    """``value`` must be one of the allowed words."""
+    if value not in allowed:
+        raise ValueError(f"{name}={value!r} is not known; choose one of {', '.join(allowed)}.")
+
+
+def whole(name: str, value: Any, least: int) -> int:
+    """``value`` must be an integer of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name} must be an integer, got {value!r}.")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}.")
+    return int(value)
+
+
+def number(name: str, value: Any, above: float) -> float:
+    """``value`` must be a finite real number greater than ``above``."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, got {value!r}.")
+    plain = float(value)
+    if not (np.isfinite(plain) and plain > above):
+        raise ValueError(f"{name} must be a finite number greater than {above:g}, got {value}.")
+    return plain
+
+
+def training_data(X: Any, y: Any, estimator: Any) -> tuple[FloatArray, FloatArray]:
+    """X (n, d) and y (n,) in float64, finite."""
+    _numeric_columns(X)
+    # Rows in C order whatever they came in, so that sums round alike.
+    X_array, y_array = check_X_y(
+        X,
+        y,
+        dtype=np.float64,
+        order="C",
+        ensure_all_finite=False,
+        y_numeric=True,
+        estimator=estimator,
+    )
+    _finite_rows(X_array, "X", _column_names(X))
+    _finite_rows(y_array[:, None], "y", None)
+    return X_array, np.asarray(y_array, dtype=np.float64)
+
+
+def new_rows(X: Any, estimator: Any) -> FloatArray:
+    """X (n, d) in float64, finite."""
+    _numeric_columns(X)
+    X_array = check_array(
+        X, dtype=np.float64, order="C", ensure_all_finite=False, estimator=estimator
+    )
+    _finite_rows(X_array, "X", _column_names(X))
+    return X_array
+
+
+def _column_names(X: Any) -> list[str] | None:
+    columns = getattr(X, "columns", None)
+    return None if columns is None else [str(column) for column in columns]
+
+
+def _finite_rows(values: FloatArray, name: str, columns: list[str] | None) -> None:
+    if np.isfinite(np.sum(values)):  # a finite sum has finite terms, and is cheap
+        return
+    bad = np.argwhere(~np.isfinite(values))
+    if len(bad) == 0:
+        return
+    row, column = bad[0]
+    what = "NaN" if np.isnan(values[row, column]) else "infinity"
+    where = f"row {row}"
+    if name == "X":
+        where += f", column {columns[column]!r}" if columns else f", column {column}"
+    more = f" (and {len(bad) - 1} more values like it)" if len(bad) > 1 else ""
+    raise ValueError(
+        f"Input {name} contains NaN or infinity: {what} at {where}{more}. "
+        "Drop or impute such rows before fitting or predicting."
+    )
+
+
+def _numeric_columns(X: Any) -> None:
+    """Text in a table raises with the column's name and the first row that holds it."""
+    columns = _column_names(X)
+    if columns is not None:
+        cells = [(name, X[original]) for name, original in zip(columns, X.columns, strict=True)]
+    elif isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OUS":
+        cells = [(str(k), X[:, k]) for k in range(X.shape[1])]
+    else:
+        return
+    for name, column in cells:
+        values = np.asarray(column)
+        if values.ndim != 1 or values.dtype.kind not in "OUST":
+            continue
+        for row, value in enumerate(values):
+            if isinstance(value, str | bytes) and not _is_number(value):
+                raise ValueError(
+                    f"X has text in column {name!r}: {value!r} in row {row}. "
+                    "Encode text as numbers, for example with sklearn's OrdinalEncoder or "
+                    "OneHotEncoder, or leave the column out."
+                )
+
+
+def _is_number(value: str | bytes) -> bool:
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True

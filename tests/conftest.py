@@ -1,0 +1,26 @@
+"""Settings for all tests: double precision, strict promotion, Hypothesis without deadlines."""
+
+from collections.abc import Iterator
+
+import jax
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "mosaicgp",
+    deadline=None,
+    max_examples=15,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+settings.load_profile("mosaicgp")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def double_precision() -> Iterator[None]:
+    """Arrays that a test makes itself are float64, and mixing dtypes is an error.
+
+    For the whole session: compiled functions are kept by these settings.
+    """
+    with jax.enable_x64(True), jax.numpy_dtype_promotion("strict"):
+        yield

@@ -1,0 +1,64 @@
+"""The command line, in process and as `python -m mosaicgp`."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from mosaicgp import demo
+from mosaicgp._version import __version__
+from mosaicgp.cli import app
+
+runner = CliRunner()
+
+
+def test_version():
+    result = runner.invoke(app, ["--version"])
+    assert result.exit_code == 0
+    assert result.output.strip() == f"mosaicgp {__version__}"
+
+
+def test_python_dash_m():
+    command = [sys.executable, "-m", "mosaicgp", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == f"mosaicgp {__version__}"
+    assert done.stderr == ""
+
+
+def test_no_command_shows_the_help():
+    assert "demo" in runner.invoke(app, []).output
+
+
+def test_demo_passes_its_options_on(monkeypatch, tmp_path):
+    seen = []
+    monkeypatch.setattr(demo, "run_demo", lambda *args: seen.append(args))
+    path = tmp_path / "a.png"
+    options = ["--rows", "100", "--test-rows", "50", "--seed", "7", "--out", str(path)]
+    result = runner.invoke(app, ["demo", *options])
+    assert result.exit_code == 0, result.output
+    assert seen == [(100, 50, 7, path)]
+
+
+@pytest.mark.parametrize("option", ["--rows", "--test-rows"])
+def test_demo_needs_rows(option):
+    result = runner.invoke(app, ["demo", option, "3"])
+    assert result.exit_code == 2
+    assert option in result.output
+
+
+def test_demo_explains_without_a_traceback():
+    result = runner.invoke(app, ["demo", "--out", "picture.txt"])
+    assert result.exit_code == 1
+    assert "known format" in result.output
+    assert isinstance(result.exception, SystemExit)
+
+
+def test_demo_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    result = runner.invoke(app, ["demo"])
+    assert result.exit_code == 1
+    assert "pip install mosaicgp[demo]" in result.output

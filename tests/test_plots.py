@@ -1,0 +1,91 @@
+"""The panels show the numbers they were given."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from mosaicgp import plots
+
+
+class Known:
+    hyperparameters_ = {  # noqa: RUF012
+        "name": ["inverse_lengthscale[a]", "inverse_lengthscale[b[0]]", "sigma_f"],
+        "standardised": [0.1, 2.0, np.nan],
+        "standardised_lower": [-0.1, 1.5, np.nan],
+        "standardised_upper": [0.3, 2.5, np.nan],
+    }
+
+    def predict(self, X, return_std=False):
+        return X[:, 0], np.full(len(X), 2.0)
+
+
+@pytest.fixture
+def ax():
+    return Figure().subplots()
+
+
+def test_predictions_are_sorted_with_their_intervals(ax):
+    X = np.array([[3.0], [1.0], [2.0]])
+    y = np.array([3.5, 1.0, 9.0])
+    assert plots.plot_predictions(Known(), X, y, ax, level=0.5) is ax
+    line, inside, outside = ax.lines
+    np.testing.assert_array_equal(line.get_ydata(), [1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(inside.get_ydata(), [1.0, 3.5])
+    np.testing.assert_array_equal(outside.get_ydata(), [9.0])
+    segments = np.array(ax.collections[0].get_segments())
+    np.testing.assert_allclose(
+        segments[:, :, 1], [[m - 1.34898, m + 1.34898] for m in (1, 2, 3)], rtol=1e-5
+    )
+    assert "2 of 3" in ax.get_title()
+
+
+def test_only_some_rows_are_shown(ax):
+    X = np.arange(200.0)[:, None]
+    plots.plot_predictions(Known(), X, X[:, 0], ax, max_rows=50)
+    assert len(ax.lines[0].get_ydata()) == 50
+
+
+def test_inputs_are_sorted_by_relevance(ax):
+    assert plots.plot_hyperparameters(Known(), ax) is ax
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b[0]"]
+    segments = np.array(ax.collections[0].get_segments())
+    np.testing.assert_allclose(segments[:, :, 0], [[-0.1, 0.3], [1.5, 2.5]])
+
+
+def test_only_the_most_relevant_inputs_are_shown(ax):
+    plots.plot_hyperparameters(Known(), ax, max_inputs=1)
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["b[0]"]
+    assert "top 1" in ax.get_title()
+
+
+def test_without_axes_a_figure_is_made(monkeypatch):
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    import matplotlib.pyplot as plt
+
+    axes = plots.plot_hyperparameters(Known())
+    assert plt.get_fignums() == [axes.figure.number]
+    plt.close(axes.figure)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m: plots.plot_predictions(m, np.ones((2, 1)), np.ones(3)), "2 rows but y"),
+        (lambda m: plots.plot_predictions(m, np.ones((2, 1)), np.ones(2), level=95), "level"),
+        (lambda m: plots.plot_predictions(m, np.ones((2, 1)), np.ones(2), max_rows=0), "max_rows"),
+        (lambda m: plots.plot_hyperparameters(m, max_inputs=0), "max_inputs"),
+    ],
+)
+def test_bad_arguments_are_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(Known())
+
+
+def test_importing_does_not_import_matplotlib():
+    code = "import sys, mosaicgp.plots; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
