@@ -1,6 +1,10 @@
 """Settings for all tests: double precision, strict promotion, Hypothesis without deadlines."""
 
+import os
 from collections.abc import Iterator
+
+# Tests compile much and compute little: half the time of a compilation is optimising its code.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 import jax
 import pytest

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import reference
 from mosaicgp.model.bound import Block, Parameters
@@ -13,6 +14,12 @@ from mosaicgp.model.noise import NoiseParameters
 from mosaicgp.model.posterior import InducingPosterior, ThetaPosterior
 
 KINDS = tuple(APPROXIMATIONS)
+
+# For tests that take long: those that share their code with another go to `make test-slow`.
+SLOW_KINDS = [
+    pytest.param(kind, marks=pytest.mark.slow if kind in ("fitc", "fic", "pitc") else ())
+    for kind in KINDS
+]
 JITTER = 1e-9
 
 

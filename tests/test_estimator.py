@@ -22,7 +22,7 @@ from mosaicgp import SparseGPRegressor
 from problems import KINDS
 
 N, D = 90, 2
-SMALL = {"n_inducing": 12, "block_size": 20, "max_iter": 60, "tol": 1e-4}
+SMALL = {"n_inducing": 12, "block_size": 20, "max_iter": 60}
 
 
 def table(seed: int = 0, n: int = N) -> tuple[np.ndarray, np.ndarray]:
@@ -65,7 +65,7 @@ def test_elbo_is_the_reference_bound_in_user_units(model):
         post.xi, post.alpha, post.beta, post.prior, post.jitter,
     )  # fmt: skip
     assert_allclose(model.elbo(X, y), expected - N * np.log(model.scaling_.y_scale), atol=1e-3)
-    assert_allclose(model.elbo(X, y), model.fit_result_.bound, atol=0.11)
+    assert_allclose(model.elbo(X, y), model.fit_result_.bound, atol=1e-3)
 
 
 def test_blocks_hold_every_row_and_the_rule_finds_them_again(model):
@@ -172,7 +172,7 @@ def test_a_second_fit_compiles_nothing(model, caplog):
 @pytest.mark.parametrize("optimizer", ["l-bfgs-b", "cg"])
 def test_both_optimisers_climb_to_the_same_bound(hyperparameters, optimizer):
     X, y = table()
-    settings = {**SMALL, "max_iter": 400, "tol": 1e-6, "hyperparameters": hyperparameters}
+    settings = {**SMALL, "max_iter": 400, "tol": 1e-3, "hyperparameters": hyperparameters}
     model = SparseGPRegressor("dtc", optimizer=optimizer, **settings).fit(X, y)
     other = SparseGPRegressor("dtc", **settings).fit(X, y)
     assert model.fit_result_.status == "converged"

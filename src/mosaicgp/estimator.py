@@ -35,6 +35,7 @@ FloatArray = NDArray[np.float64]
 EXACT_ROWS = 20_000
 AUTO_BLOCK_SIZE = 128
 CHUNK_ROWS = 1024
+SMALL_ROWS = 512
 AUTO_MAX_ITER = 300
 
 
@@ -74,9 +75,9 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         SciPy's optimiser for exact inference.
     max_iter : int or "auto", default="auto"
         Most iterations of a fit. "auto" is 300 for exact inference.
-    tol : float, default=1e-5
-        A fit has converged when two iterations in a row improve the bound by less than this
-        much a row.
+    tol : float, default=0.02
+        A fit has converged when four iterations in a row raise the bound by less than this, in
+        nats of the whole table: a nat is what a standard deviation of a hyperparameter is worth.
     max_time : float or None, default=None
         Seconds after which training stops with the best state found.
     n_restarts : int, default=0
@@ -135,7 +136,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         partition: str = "tree",
         optimizer: str = "l-bfgs-b",
         max_iter: int | str = "auto",
-        tol: float = 1e-5,
+        tol: float = 0.02,
         max_time: float | None = None,
         n_restarts: int = 0,
         learn_inducing: bool = False,
@@ -441,7 +442,10 @@ def _make_blocks(
     """Rows by block; a cell that ties made much too large is cut."""
     if partition is None:
         return chunk(X_std, y_std, CHUNK_ROWS)
-    return group(X_std, y_std, partition.assign(X_std), max_size=4 * block_rows)
+    # Small tables share few shapes, and so compilations; in large ones padding costs more.
+    pad = 32 if len(y_std) <= SMALL_ROWS else 8
+    labels = partition.assign(X_std)
+    return group(X_std, y_std, labels, pad_multiple=pad, max_size=4 * block_rows)
 
 
 # Shorthands for readers of the paper.

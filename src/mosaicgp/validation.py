@@ -41,6 +41,7 @@ def number(name: str, value: Any, above: float) -> float:
 def training_data(X: Any, y: Any, estimator: Any) -> tuple[FloatArray, FloatArray]:
     """X (n, d) and y (n,) in float64, finite."""
     _numeric_columns(X)
+    _finite_target(y)
     # Rows in C order whatever they came in, so that sums round alike.
     X_array, y_array = check_X_y(
         X,
@@ -52,7 +53,6 @@ def training_data(X: Any, y: Any, estimator: Any) -> tuple[FloatArray, FloatArra
         estimator=estimator,
     )
     _finite_rows(X_array, "X", _column_names(X))
-    _finite_rows(y_array[:, None], "y", None)
     return X_array, np.asarray(y_array, dtype=np.float64)
 
 
@@ -69,6 +69,12 @@ def new_rows(X: Any, estimator: Any) -> FloatArray:
 def _column_names(X: Any) -> list[str] | None:
     columns = getattr(X, "columns", None)
     return None if columns is None else [str(column) for column in columns]
+
+
+def _finite_target(y: Any) -> None:
+    values = np.asarray(y)
+    if values.dtype.kind == "f" and values.ndim in (1, 2):
+        _finite_rows(values.reshape(len(values), -1), "y", None)
 
 
 def _finite_rows(values: FloatArray, name: str, columns: list[str] | None) -> None:

@@ -41,10 +41,11 @@ CLOSED_FORM_ALWAYS = 1e5
 CLOSED_FORM_DENSE = 2e7
 
 # Iterations in a row that gain less than the tolerance before a climb has converged.
-PATIENCE = 2
+PATIENCE = 4
 
-# A coarser route is good enough when a finer one changes the bound by less than this (nats).
-ROUTE_TOLERANCE = 0.1
+# A coarser route is good enough to climb by when a finer one changes the bound by less than this
+# (nats): about what one standard deviation of a hyperparameter is worth.
+ROUTE_TOLERANCE = 1.0
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Settings:
 
     optimizer: Literal["l-bfgs-b", "cg"] = "l-bfgs-b"
     max_iter: int = 300
-    tol: float = 1e-5
+    tol: float = 0.02
     max_time: float | None = None
     n_restarts: int = 0
 
@@ -212,7 +213,7 @@ class _Climb:
         self._history.append(progress)
         self._report(progress)
         gain = self.best_bound - self._last_bound
-        self._idle = self._idle + 1 if gain < self._settings.tol * self._n else 0
+        self._idle = self._idle + 1 if gain < self._settings.tol else 0
         self._last, self._last_bound = vector.copy(), self.best_bound
         if self._idle >= PATIENCE:
             raise _End("converged", "converged: the bound no longer improves")

@@ -1,0 +1,19 @@
+"""scikit-learn's own estimator checks, for every approximation, none skipped."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from problems import SLOW_KINDS
+
+
+@pytest.mark.parametrize("kind", SLOW_KINDS)
+def test_check_estimator_passes_whole(kind):
+    script = Path(__file__).with_name("sklearn_checks.py")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", script, kind], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+    assert int(done.stdout.split()[0]) > 40
