@@ -6,6 +6,7 @@
 #   make test-slow    the tests that take minutes
 #   make test-peers   comparisons with other libraries, in environments of their own
 #   make test-oldest  the tests against the oldest dependencies that pyproject.toml allows
+#   make calibration  coverage of the intervals on data drawn from the model (docs/benchmarks)
 #   make clean        remove caches and builds; `make distclean` also the environments
 #
 # Another interpreter: make PYTHON=/path/to/python3.12 ...
@@ -18,7 +19,8 @@ SHELL := /bin/bash
 VENV ?= .venv
 OLDEST := .venv-oldest
 PYTHON ?=
-PYTEST_ARGS ?=
+# Two workers, a file of tests each: most of the time is compiling, which uses one core.
+PYTEST_ARGS ?= --numprocesses 2 --dist loadfile
 DEMO_ARGS ?=
 
 venv_python := $(VENV)/bin/python
@@ -40,7 +42,7 @@ find_python = \
 		exit 1; \
 	fi
 
-.PHONY: help demo test check lint types test-slow test-peers test-oldest clean distclean
+.PHONY: help demo test check lint types test-slow test-peers test-oldest calibration clean distclean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -80,6 +82,9 @@ test-slow: $(VENV)/.installed-test
 test-peers: $(VENV)/.installed-test
 	$(venv_python) tests/peers/run.py
 
+calibration: $(VENV)/.installed-test
+	$(venv_python) benchmarks/calibration.py
+
 # Every `name>=version` of the dependencies becomes `name==version`. Deprecations are let pass
 # here: old libraries raise them against each other at import.
 test-oldest: $(OLDEST)/.installed
@@ -100,4 +105,4 @@ clean:
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean
-	rm -rf $(VENV) $(OLDEST)
+	rm -rf $(VENV) $(OLDEST) .venv-gpflow .venv-nuts

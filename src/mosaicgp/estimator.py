@@ -22,6 +22,7 @@ from mosaicgp.inference.evaluate import full_bound
 from mosaicgp.inference.exact import Settings, fit_exact
 from mosaicgp.inference.initial import select_inducing, starting_values
 from mosaicgp.inference.parameters import Fixed, Switches
+from mosaicgp.inference.response import linear_response
 from mosaicgp.inference.result import FitResult
 from mosaicgp.model.family import APPROXIMATIONS, Approximation
 from mosaicgp.model.posterior import theta_nodes
@@ -318,10 +319,13 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         self.fit_result_ = fit_result
         self.history_ = history
         self.n_iter_ = fit_result.iterations
-        self.hyperparameters_ = hyperparameter_table(
-            posterior, scaling, self._feature_names(), self._fitted.switches.approximation.has_eps
-        )
+        self.hyperparameters_ = self._hyperparameter_table(None)
         self._predictor = self._make_predictor()
+
+    def _hyperparameter_table(self, theta_variance: FloatArray | None) -> Table:
+        has_eps = self._fitted.switches.approximation.has_eps
+        names = self._feature_names()
+        return hyperparameter_table(self.posterior_, self.scaling_, names, has_eps, theta_variance)
 
     def _make_predictor(self) -> Predictor:
         local = None
@@ -381,15 +385,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         correlated noise and many rows, where the closed form of Ψ would take minutes, Ψ is summed
         to a high order of its expansion instead.
         """
-        check_is_fitted(self)
-        X_user, y_user = validation.training_data(X, y, self)
-        validate_data(self, X, reset=False, skip_check_array=True)
-        blocks = _make_blocks(
-            self.scaling_.transform_X(X_user),
-            self.scaling_.transform_y(y_user),
-            self.partition_,
-            self._fitted.block_rows,
-        )
+        blocks = self._blocks_of(X, y)
         bound = full_bound(
             self.posterior_.parameters(),
             self.posterior_.inducing(),
@@ -397,7 +393,32 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
             self.posterior_.jitter,
             self._fitted.switches,
         )
-        return bound + self.scaling_.log_jacobian(len(y_user))
+        return bound + self.scaling_.log_jacobian(blocks.n)
+
+    def corrected_hyperparameters(self, X: Any, y: Any) -> Table:
+        """``hyperparameters_`` with spreads that count what q(θ) leaves out, from training rows.
+
+        A factorised posterior is too narrow; linear response puts back how the hyperparameters
+        vary together with the function and with each other. It costs two gradients of the bound
+        for each learned number, about as long as the fit.
+        """
+        blocks = self._blocks_of(X, y)
+        covariance = linear_response(
+            self.posterior_.parameters(), blocks, self._fitted.switches, self.posterior_.jitter
+        )
+        return self._hyperparameter_table(np.diag(covariance))
+
+    def _blocks_of(self, X: Any, y: Any) -> Blocks:
+        """New rows with targets, standardised and grouped as the training rows were."""
+        check_is_fitted(self)
+        X_user, y_user = validation.training_data(X, y, self)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return _make_blocks(
+            self.scaling_.transform_X(X_user),
+            self.scaling_.transform_y(y_user),
+            self.partition_,
+            self._fitted.block_rows,
+        )
 
     def block_of(self, X: Any) -> NDArray[np.int64]:
         """The block (n,) of each row of X; zeros where the approximation has no blocks."""

@@ -81,9 +81,15 @@ class Table(Mapping[str, np.ndarray]):
 
 
 def hyperparameter_table(
-    posterior: Posterior, scaling: Scaling, names: list[str], has_eps: bool
+    posterior: Posterior,
+    scaling: Scaling,
+    names: list[str],
+    has_eps: bool,
+    theta_variance: np.ndarray | None = None,
 ) -> Table:
     """Posterior mean, std and 95% interval of every hyperparameter, in the user's units.
+
+    ``theta_variance`` (d + 1,) replaces the variances of q(θ).
 
     λ and −λ are the same kernel, so it is |λ| and |σ_f| that are reported. The columns
     ``standardised*`` are per standard deviation of the input and of the target, and so compare
@@ -93,7 +99,9 @@ def hyperparameter_table(
     per_input = 1.0 / np.asarray(scaling.X_scale)
     label = [f"inverse_lengthscale[{name}]" for name in names] + ["sigma_f", "noise_std"]
     mean = np.append(posterior.nu, [posterior.alpha, np.sqrt(posterior.noise_variance)])
-    variance = np.append(posterior.xi, [posterior.beta, 0.0])
+    if theta_variance is None:
+        theta_variance = np.append(posterior.xi, posterior.beta)
+    variance = np.append(theta_variance, 0.0)
     unit = np.append(per_input, [scaling.y_scale, scaling.y_scale])
     if has_eps:
         label += ["eps_std"] + [f"eps_inverse_lengthscale[{name}]" for name in names]

@@ -73,7 +73,7 @@ def _column_names(X: Any) -> list[str] | None:
 
 def _finite_target(y: Any) -> None:
     values = np.asarray(y)
-    if values.dtype.kind == "f" and values.ndim in (1, 2):
+    if values.dtype.kind == "f" and values.ndim in (1, 2) and values.size:
         _finite_rows(values.reshape(len(values), -1), "y", None)
 
 

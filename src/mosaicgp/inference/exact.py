@@ -117,7 +117,7 @@ def _evaluate(
 
 
 @partial(jax.jit, static_argnames=("switches", "route"))
-def _value_and_gradient(
+def value_and_gradient(
     learned: dict[str, Array],
     free: Free,
     fixed: Fixed,
@@ -193,7 +193,7 @@ class _Climb:
         if late and np.isfinite(self.best_bound):
             raise _End("max_time", f"stopped after the time budget of {limit} s")
         learned = self._unpack(vector)
-        value, gradient = _value_and_gradient(learned, self.free, *self._arguments)
+        value, gradient = value_and_gradient(learned, self.free, *self._arguments)
         bound = float(value)
         flat = np.concatenate([np.ravel(gradient[name]) for name in self._names])
         if not (np.isfinite(bound) and np.all(np.isfinite(flat))):

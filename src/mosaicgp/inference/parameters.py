@@ -81,3 +81,24 @@ def constrain(free: Free, fixed: Fixed, switches: Switches) -> Parameters:
     )
     rotation = free.nu if switches.rotate else fixed.nu_start
     return Parameters(theta, rotation * free.inducing, noise)
+
+
+def release(parameters: Parameters, switches: Switches) -> tuple[Free, Fixed]:
+    """The unconstrained parameters of a fitted model: inverse of ``constrain``."""
+    theta, Z, noise = parameters
+    rotation = jnp.where(jnp.abs(theta.nu) > 1e-12, theta.nu, 1e-12)
+    tiny = jnp.finfo(Z.dtype).tiny
+    if not switches.rotate:
+        rotation = jnp.ones_like(theta.nu)
+    follows_U = switches.rotate and not switches.learn_inducing
+    free = Free(
+        nu=theta.nu,
+        log_xi=jnp.log(theta.xi + tiny),
+        alpha=theta.alpha,
+        log_beta=jnp.log(theta.beta + tiny),
+        log_noise=jnp.log(jnp.maximum(noise.noise_variance - NOISE_FLOOR, 1e-3 * NOISE_FLOOR)),
+        log_eps_variance=jnp.log(noise.eps_variance),
+        log_eps_lam=jnp.log(noise.eps_lam),
+        inducing=noise.U if follows_U else Z / rotation,
+    )
+    return free, Fixed(noise.U, jnp.ones_like(theta.nu))
