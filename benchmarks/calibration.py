@@ -2,9 +2,9 @@
 
 `calibration.py [--draws N] [--out PATH]`
 
-Inputs are standard normal; λ and σ_f are drawn from the prior N(0, 1), the noise has a tenth of the
-signal's variance. For fitc, fic, pitc and pic half of the noise is a rougher Gaussian process. Each
-draw is fitted with the defaults of the estimator; y is checked on new rows, λ against the truth.
+Inputs are standard normal; λ and σ_f are drawn from the prior N(0, 1), the noise variance σ² is a
+twentieth of the signal's, k^ε has twice that variance, unit length-scales and ten inducing inputs.
+Each draw is fitted with the defaults of the estimator; y is checked on new rows, λ against the truth.
 """
 
 import argparse
@@ -25,13 +25,19 @@ def draw(kind: str, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(ROWS + NEW_ROWS, INPUTS))
     lam, sigma_f = np.abs(rng.normal(size=INPUTS)), abs(rng.normal())
-    noise = 0.1 * sigma_f**2
-    delta = X[:, None] - X
-    K = sigma_f**2 * np.exp(-0.5 * np.sum((lam * delta) ** 2, axis=-1))
+    noise = 0.05 * sigma_f**2
+    K = sigma_f**2 * _se(X, X, lam) + noise * np.eye(len(X))
     if kind != "dtc":
-        K += 0.5 * noise * np.exp(-0.5 * np.sum((4.0 * delta) ** 2, axis=-1))
-        noise = 0.5 * noise
-    return X, rng.multivariate_normal(np.zeros(len(X)), K + noise * np.eye(len(X))), lam
+        U, one = rng.normal(size=(10, INPUTS)), np.ones(INPUTS)
+        K_UX = _se(U, X, one)
+        R = _se(X, X, one) - K_UX.T @ np.linalg.solve(_se(U, U, one) + 1e-8 * np.eye(10), K_UX)
+        independent = kind in ("fitc", "fic")
+        K += 2.0 * noise * (np.diag(np.diag(R)) if independent else R)
+    return X, np.linalg.cholesky(K) @ rng.normal(size=len(X)), lam
+
+
+def _se(A: np.ndarray, B: np.ndarray, lam: np.ndarray) -> np.ndarray:
+    return np.exp(-0.5 * np.sum((lam * (A[:, None] - B)) ** 2, axis=-1))
 
 
 def coverage(kind: str, draws: int) -> dict[str, float]:

@@ -27,6 +27,7 @@ BAD_DATA = {
     "infinity in X": (with_value(X, (4, 0), np.inf), y, "infinity at row 4, column 0"),
     "nan in y": (X, with_value(y, 7, np.nan), "Input y contains NaN or infinity: NaN at row 7"),
     "infinity in y": (X, with_value(y, 7, -np.inf), "infinity at row 7"),
+    "none in y": (X, [None, *y[1:]], "y contains NaN or infinity: NaN at row 0"),
     "nan in a named column": (
         pd.DataFrame(with_value(X, (3, 1), np.nan), columns=["age", "speed"]),
         y,

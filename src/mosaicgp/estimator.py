@@ -172,7 +172,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         settings = self._settings()
         X_user, y_user = validation.training_data(X, y, self)
         self._check_inference(len(y_user))
-        validate_data(self, X, skip_check_array=True)
+        # Names are checked on another instance: what is fitted stays whole until a new fit ends.
+        validate_data(type(self)(), X, skip_check_array=True)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         switches = self._switches()
         scaling = Scaling.fit(X_user, y_user)
@@ -195,6 +196,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
                 lambda: starting_values(U, switches.approximation, rng),
                 report,
             )
+        validate_data(self, X, skip_check_array=True)
         self._keep(
             arguments=self.get_params(deep=False),
             posterior=Posterior.build(
@@ -223,7 +225,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
                 }
             ),
         )
-        if outcome.status == "max_iter":
+        if outcome.status in ("max_iter", "stalled"):
             warnings.warn(f"fit: {outcome.message}", ConvergenceWarning, stacklevel=2)
         return self
 

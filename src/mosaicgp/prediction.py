@@ -207,17 +207,22 @@ class Predictor:
         self._cache[index] = factor
         return factor
 
+    def _groups_at_once(self, local: Local) -> int:
+        """As many groups as a fixed share of the cache holds, for the factors are copied."""
+        n, m = local.blocks.block_size, self.state.parameters.Z.shape[0]
+        factor_bytes = 8 * len(local.nodes) * n * (n + 2 * m + 1)
+        return int(np.clip(CACHE_BYTES // 4 // factor_bytes, 1, GROUPS_AT_ONCE))
+
     def _local_moments(
         self, local: Local, X_new: np.ndarray, of_y: bool
     ) -> tuple[np.ndarray, np.ndarray]:
         mean, variance = np.empty(len(X_new)), np.empty(len(X_new))
         groups = _group_rows(self._block_index(local, X_new))
         nodes = jnp.asarray(local.nodes)
-        for start in range(0, len(groups), GROUPS_AT_ONCE):
-            chosen = groups[start : start + GROUPS_AT_ONCE]
-            padded = chosen + [chosen[-1]] * (
-                (GROUPS_AT_ONCE if len(chosen) > 1 else 1) - len(chosen)
-            )
+        at_once = self._groups_at_once(local)
+        for start in range(0, len(groups), at_once):
+            chosen = groups[start : start + at_once]
+            padded = chosen + [chosen[-1]] * ((at_once if len(chosen) > 1 else 1) - len(chosen))
             blocks = _stack([self._block(local, index) for index, _ in padded])
             factors = _stack([self._factor(local, index) for index, _ in padded])
             rows = np.stack([_pad(X_new[part], GROUP_ROWS) for _, part in padded])

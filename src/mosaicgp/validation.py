@@ -53,7 +53,9 @@ def training_data(X: Any, y: Any, estimator: Any) -> tuple[FloatArray, FloatArra
         estimator=estimator,
     )
     _finite_rows(X_array, "X", _column_names(X))
-    return X_array, np.asarray(y_array, dtype=np.float64)
+    y_float = np.asarray(y_array, dtype=np.float64)
+    _finite_rows(y_float[:, None], "y", None)  # an object array could hide a None until now
+    return X_array, y_float
 
 
 def new_rows(X: Any, estimator: Any) -> FloatArray:
@@ -78,8 +80,9 @@ def _finite_target(y: Any) -> None:
 
 
 def _finite_rows(values: FloatArray, name: str, columns: list[str] | None) -> None:
-    if np.isfinite(np.sum(values)):  # a finite sum has finite terms, and is cheap
-        return
+    with np.errstate(all="ignore"):
+        if np.isfinite(np.sum(values)):  # a finite sum has finite terms, and is cheap
+            return
     bad = np.argwhere(~np.isfinite(values))
     if len(bad) == 0:
         return

@@ -172,12 +172,26 @@ def test_pitc_with_the_kernel_as_noise_kernel_is_pitc(seed):
     assert_allclose(variance, np.diag(covariance), rtol=1e-5, atol=1e-6)
 
 
-def test_far_from_the_data_the_prior_returns():
-    problem = random_problem("dtc", 9)
+@given(
+    seed=seeds,
+    distance=st.floats(3.0, 13.0),
+    ratio=st.floats(0.5, 12.0),
+    both=st.booleans(),
+)
+def test_far_from_the_data_the_prior_returns(seed, distance, ratio, both):
+    """At any distance, and however wide q(λ) is beside its mean."""
+    problem = random_problem("dtc", seed)
     theta = problem.parameters.theta
-    far = jnp.asarray([[1e8, -1e8], [1e12, 1e12]])
-    for scale in (1.0, 1e-2, 1e-6):  # of the variance of λ: the narrower, the larger exponents
-        narrow = problem.parameters._replace(theta=theta._replace(xi=scale * theta.xi))
-        mean, variance = closed(state_of(problem)._replace(parameters=narrow), far, True)
-        assert_allclose(mean, 0.0, atol=1e-4)
-        assert_allclose(variance, theta.alpha**2 + theta.beta, rtol=1e-4)
+    theta = theta._replace(xi=(theta.nu / ratio) ** 2 + 1e-9)
+    state = state_of(problem)._replace(parameters=problem.parameters._replace(theta=theta))
+    rng = np.random.default_rng(seed)
+    far = 10.0**distance * rng.choice([-1.0, 1.0], size=(4, 2)) * rng.uniform(1, 9, size=(4, 2))
+    if not both:
+        far[:, 1] = rng.normal(size=4)
+    mean, variance = closed(state, jnp.asarray(far), True)
+    second = theta.alpha**2 + theta.beta
+    reach = 50.0 * 10.0**-distance / float(jnp.sqrt(theta.xi).min())  # ω falls as 1/(√ξ|x|)
+    scale = float(jnp.abs(problem.q.v_mean).max()) * 100.0
+    assert_allclose(mean, 0.0, atol=scale * reach)
+    assert_allclose(variance, second, rtol=min(scale**2 * reach, 1.0) + 1e-9)
+    assert np.all(variance > 0)

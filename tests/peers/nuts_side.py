@@ -1,6 +1,6 @@
 """NUTS on the full Bayesian GP, in an environment of its own: `nuts_side.py FOLDER`.
 
-Every ``NAME.npz`` of the folder holds X (n, d), y (n,), noise_variance and prior_variance;
+Every ``NAME.npz`` of the folder holds X, y, noise_variance and the prior variance; ``NAME.out.npz``
 ``NAME.out.npz`` gets the posterior of |λ_k| and |σ_f|: mean, std, the Monte Carlo standard error of
 the mean, and R-hat. The prior is N(0, v₀) on every λ_k and on σ_f; the likelihood is even in each,
 so |λ_k| and |σ_f| have half-normal priors, and the chains need not cross zero.

@@ -186,7 +186,7 @@ def test_estimator_finds_the_optimum(
     n = len(fitted.y)
     bound = model.fit_result_.bound + n * np.log(model.scaling_.y_scale)
     agree("fit_result_.bound against SGPR, standardised", bound, gpflow["elbo"], ROUNDING * n)
-    allowed = model.tol * n  # an iteration that gains less ends our fit
+    allowed = 0.5  # nats: half of what a standard deviation of a hyperparameter is worth
     for start in ("given", "default"):
         gain = float(gpflow[f"from_{start}"] - gpflow["elbo"])
         where = {"given": "our optimum", "default": "its own start"}[start]

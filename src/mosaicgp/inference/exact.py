@@ -43,6 +43,9 @@ CLOSED_FORM_DENSE = 2e7
 # Iterations in a row that gain less than the tolerance before a climb has converged.
 PATIENCE = 4
 
+# A line search that fails after an iteration that gained more than this (nats) has stalled.
+STALL_GAIN = 1.0
+
 # A coarser route is good enough to climb by when a finer one changes the bound by less than this
 # (nats): about what one standard deviation of a hyperparameter is worth.
 ROUTE_TOLERANCE = 1.0
@@ -140,6 +143,19 @@ def _finish(
     return bound, parameters, optimal_inducing(statistics)
 
 
+def climbing_route(
+    free: Free, fixed: Fixed, blocks: Block, jitter: float, switches: Switches
+) -> Route:
+    """The coarsest route of the plan that agrees with the finest at this point."""
+    plan = routes(blocks, free.inducing.shape[0], switches)
+    bounds = [float(_finish(free, fixed, blocks, jitter, switches, route)[0]) for route in plan]
+    return next(
+        route
+        for route, bound in zip(plan, bounds, strict=True)
+        if route is plan[-1] or abs(bound - bounds[-1]) <= ROUTE_TOLERANCE
+    )
+
+
 class _End(Exception):
     """A climb is over, for a reason that SciPy does not know of."""
 
@@ -172,6 +188,7 @@ class _Climb:
         self._history, self._report = history, report
         self._last = self._pack(start)
         self._last_bound = -np.inf
+        self._last_gain = 0.0
         self._idle = 0
 
     def _pack(self, free: Free) -> np.ndarray:
@@ -213,6 +230,7 @@ class _Climb:
         self._history.append(progress)
         self._report(progress)
         gain = self.best_bound - self._last_bound
+        self._last_gain = gain
         self._idle = self._idle + 1 if gain < self._settings.tol else 0
         self._last, self._last_bound = vector.copy(), self.best_bound
         if self._idle >= PATIENCE:
@@ -240,13 +258,18 @@ class _Climb:
             if not np.isfinite(self.best_bound):
                 raise
             return "interrupted", "interrupted; the best state so far is kept"
-        if result.nit >= left:
+        if result.nit >= left or result.status == 1:
             return "max_iter", (
                 f"stopped after {len(self._history)} iterations without converging; raise "
                 "max_iter, or tol if the bound in history_ is flat enough"
             )
-        # What SciPy calls an abnormal line search is one that finds no gain at the precision of
-        # the bound.
+        if self._last_gain > STALL_GAIN:
+            return "stalled", (
+                f"the line search failed while the bound was still rising ({result.message}); "
+                "try another optimizer, fewer inducing points, or look for outliers in X and y"
+            )
+        # What SciPy calls an abnormal line search is mostly one that finds no gain at the
+        # precision of the bound.
         return "converged", "converged: no direction improves the bound"
 
 
@@ -307,7 +330,13 @@ def fit_exact(
     rejected = 0
     for attempt in range(1 + settings.n_restarts):
         point = start if attempt == 0 else random_start()
-        outcome = _fit_from(point, fixed, blocks, switches, settings, began, report)
+        try:
+            outcome = _fit_from(point, fixed, blocks, switches, settings, began, report)
+        except FitError:
+            if best is None:
+                raise
+            rejected += 1
+            continue
         rejected += outcome.rejected
         if best is None or outcome.bound > best.bound:
             best = outcome

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaicgp.data.blocks import Blocks
-from mosaicgp.inference.exact import routes, value_and_gradient
+from mosaicgp.inference.exact import climbing_route, value_and_gradient
 from mosaicgp.inference.parameters import Fixed, Free, Switches, release
 from mosaicgp.model.bound import Block, Parameters
 from mosaicgp.precision import in_double
@@ -30,10 +30,12 @@ def linear_response(
     """Covariance (d + 1, d + 1) of (λ, σ_f) at a fitted state, in standardised units."""
     blocks = Block(*map(jnp.asarray, (data.X, data.y, data.mask)))
     free, fixed = release(parameters, switches)
-    route = routes(blocks, parameters.Z.shape[0], switches)[0]
+    route = climbing_route(free, fixed, blocks, jitter, switches)
     names = [name for name in switches.learned() if name != "inducing"]
     hessian, sizes = _hessian(names, free, fixed, blocks, jitter, switches, route)
-    covariance = np.linalg.inv(_positive(-hessian))
+    if not np.all(np.isfinite(hessian)):
+        raise FloatingPointError("the curvature of the bound is not finite at the fitted state")
+    covariance = np.linalg.inv(_positive(-hessian, switches.prior[1]))
     position = np.cumsum([0, *sizes])
     wanted = np.concatenate(
         [np.arange(position[k], position[k + 1]) for k in (names.index("nu"), names.index("alpha"))]
@@ -73,10 +75,10 @@ def _hessian(
     return 0.5 * (hessian + hessian.T), sizes
 
 
-def _positive(precision: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The nearest matrix whose eigenvalues are no less than those of a vague unit prior.
+def _positive(precision: NDArray[np.float64], prior_variance: float) -> NDArray[np.float64]:
+    """The nearest matrix that lets no direction vary by more than ten prior standard deviations.
 
     A climb that stopped a little before its optimum can leave a flat direction slightly convex.
     """
     values, vectors = np.linalg.eigh(precision)
-    return (vectors * np.maximum(values, 1e-2)) @ vectors.T
+    return (vectors * np.maximum(values, 1e-2 / prior_variance)) @ vectors.T

@@ -3,14 +3,15 @@
 from dataclasses import dataclass
 from typing import Literal
 
-Status = Literal["converged", "max_iter", "max_time", "interrupted", "failed"]
+Status = Literal["converged", "max_iter", "max_time", "interrupted", "stalled", "failed"]
 
 
 @dataclass(frozen=True)
 class FitResult:
     """How a fit ended.
 
-    ``bound`` is the bound per the last evaluation in the user's units, ``rejected`` counts the
+    ``bound`` is in the user's units, by the finest route to Ψ that a fit affords (for correlated
+    noise that may be a truncated expansion; ``elbo`` is the closed form), ``rejected`` counts the
     evaluations that were not finite, ``jitter`` is what was added to the diagonal of Σ.
     """
 

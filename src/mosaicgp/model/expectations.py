@@ -36,7 +36,7 @@ DEFAULT_MEMORY = 2 * 2**20
 
 @dataclass(frozen=True)
 class ClosedForm:
-    """The exact sum; temporaries stay below about three times ``memory`` bytes."""
+    """The exact sum; no temporary is larger than ``memory`` bytes, and few are alive at once."""
 
     memory: int = DEFAULT_MEMORY
 
@@ -203,19 +203,19 @@ def _mehler_terms(
 def _row_features(X: Array, X2: Array, q: ThetaPosterior) -> Array:
     """Coefficients of D in the pair features below, for rows x of X and x' of X2: (5d + 1, n)."""
     s2, t2 = 1.0 + q.xi * X**2, 1.0 + q.xi * X2**2
-    s, t = jnp.sqrt(s2), jnp.sqrt(t2)
-    rho = q.xi * X * X2 / (s * t)
-    inverse = s2 * t2 / (1.0 + q.xi * (X**2 + X2**2))  # 1 / (1 − ρ²)
-    e, e2 = q.nu * X / s, q.nu * X2 / t
-    g = inverse * rho
-    constant = jnp.sum(0.5 * jnp.log(inverse) + g * (e * e2 - 0.5 * rho * (e**2 + e2**2)), axis=1)
+    product = X * X2
+    a = 1.0 + q.xi * (X**2 + X2**2)  # = s²t²(1 − ρ²)
+    # Every difference of large numbers is taken by hand: far outside the data ρ tends to one.
+    cross_term = q.xi * product / a
+    square = 0.5 * (q.nu * product) ** 2 * q.xi / a * (1.0 / s2 + 1.0 / t2)
+    constant = jnp.sum(0.5 * (jnp.log(s2) + jnp.log(t2) - jnp.log(a)) + square, axis=1)
     columns = [
         constant[:, None],
-        g * (rho * e - e2) / s,  # z
-        g * (rho * e2 - e) / t,  # z'
-        -0.5 * g * rho / s2,  # z²
-        -0.5 * g * rho / t2,  # z'²
-        g / (s * t),  # zz'
+        -cross_term * q.nu * X2 / s2,  # z
+        -cross_term * q.nu * X / t2,  # z'
+        -0.5 * cross_term * q.xi * product / s2,  # z²
+        -0.5 * cross_term * q.xi * product / t2,  # z'²
+        cross_term,  # zz'
     ]
     return jnp.concatenate(columns, axis=1).T
 
@@ -229,9 +229,9 @@ def _pair_features(z: Array, z2: Array) -> Array:
 class PairChunks:
     """All pairs i ≤ j of inducing inputs, cut into equal chunks that bound the memory."""
 
-    def __init__(self, m: int, n: int, memory: int) -> None:
+    def __init__(self, m: int, d: int, n: int, memory: int) -> None:
         i, j = np.triu_indices(m)
-        size = int(np.clip(memory // (8 * max(n, 1)), 1, len(i)))
+        size = int(np.clip(memory // (8 * max(n, m, 5 * d + 1)), 1, len(i)))
         n_chunks = -(-len(i) // size)
         padding = n_chunks * size - len(i)
         self.m, self.n_pairs = m, len(i)
@@ -269,7 +269,7 @@ def _remainder(
     X: Array, Z: Array, unit: Array, factor: Factor, q: ThetaPosterior, memory: int
 ) -> Array:
     """Σ_xx' (C⁻¹)_xx' ω ω' expm1(D) at unit amplitude (m, m), symmetric."""
-    chunks = PairChunks(Z.shape[0], X.shape[0], memory)
+    chunks = PairChunks(Z.shape[0], Z.shape[1], X.shape[0], memory)
     index = (jnp.asarray(chunks.i), jnp.asarray(chunks.j))
 
     def over_pairs(left: Array, features: Array, weight: Array) -> Array:
@@ -302,7 +302,7 @@ def quadratic_remainder(
 ) -> Array:
     """Σ_zz' A_zz' (E[k k'] − (1 + β/α²) ω ω') at each row of X, for symmetric A (m, m): (n,)."""
     unit = unit_omega(X, Z, q)
-    chunks = PairChunks(Z.shape[0], X.shape[0], memory)
+    chunks = PairChunks(Z.shape[0], Z.shape[1], X.shape[0], memory)
     features = _row_features(X, X, q)
 
     def add(total: Array, chunk: tuple[Array, Array, Array]) -> tuple[Array, None]:
@@ -324,7 +324,7 @@ def cross_remainder(
     unit = unit_omega(X, Z, q)
     m = Z.shape[0]
     # Every ordered pair of inducing inputs counts here, since x and x' differ.
-    size = int(np.clip(memory // (8 * max(X.shape[0], 1)), 1, m * m))
+    size = int(np.clip(memory // (8 * max(X.shape[0], m, 5 * X.shape[1] + 1)), 1, m * m))
     n_chunks = -(-(m * m) // size)
     flat = np.arange(n_chunks * size)
     i, j = np.divmod(np.minimum(flat, m * m - 1), m)

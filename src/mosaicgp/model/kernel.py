@@ -16,6 +16,12 @@ def se(A: Array, B: Array, lam: Array, variance: Array) -> Array:
     return variance * jnp.exp(-0.5 * squared_distance(A * lam, B * lam))
 
 
+def gram(A: Array, lam: Array, variance: Array) -> Array:
+    """k(A, A) (n, n), its diagonal exact however far the rows lie from zero."""
+    K = se(A, A, lam, variance)
+    return jnp.fill_diagonal(K, variance, inplace=False)
+
+
 def cross(X: Array, Z: Array, lam: Array, sigma_f: Array) -> Array:
     """cov(f_x, s_z) = σ_f exp(−½‖Λx − z‖²), with Z in the rotated space: (n, m)."""
     return sigma_f * jnp.exp(-0.5 * squared_distance(X * lam, Z))

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.linalg import cho_solve, solve_triangular
 
-from mosaicgp.model.kernel import cholesky, se
+from mosaicgp.model.kernel import cholesky, gram, se
 
 
 class NoiseParameters(NamedTuple):
@@ -142,7 +142,7 @@ class Block:
     def factor(self, state: NoiseState, X: Array, mask: Array) -> DenseFactor:
         both = mask[:, None] * mask[None, :]
         noise = jnp.where(mask > 0, state.parameters.noise_variance, 1.0)
-        C = _residual(state, X, X) * both + jnp.diag(noise)
+        C = _residual_gram(state, X) * both + jnp.diag(noise)
         return DenseFactor(cholesky(C))
 
     def cross(self, state: NoiseState, X_new: Array, X: Array) -> Array:
@@ -150,7 +150,7 @@ class Block:
 
     def joint(self, state: NoiseState, X_new: Array) -> Array:
         noise = state.parameters.noise_variance * jnp.eye(X_new.shape[0], dtype=X_new.dtype)
-        return _residual(state, X_new, X_new) + noise
+        return _residual_gram(state, X_new) + noise
 
     def marginal(self, state: NoiseState, X_new: Array) -> Array:
         return _marginal(state, X_new)
@@ -176,6 +176,14 @@ def _residual(state: NoiseState, A: Array, B: Array) -> Array:
     prior = se(A, B, state.parameters.eps_lam, one)
     explained = _explained(state, A).T @ _explained(state, B)
     return state.parameters.eps_variance * (prior - explained)
+
+
+def _residual_gram(state: NoiseState, X: Array) -> Array:
+    """R among the rows of X (n, n)."""
+    one = jnp.ones((), dtype=X.dtype)
+    explained = _explained(state, X)
+    prior = gram(X, state.parameters.eps_lam, one)
+    return state.parameters.eps_variance * (prior - explained.T @ explained)
 
 
 def _marginal(state: NoiseState, X: Array) -> Array:

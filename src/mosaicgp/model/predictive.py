@@ -8,7 +8,7 @@ law of total variance over fixed nodes of θ.
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 from jax.scipy.linalg import solve_triangular
 
 from mosaicgp.model.bound import Block, Parameters, Prepared, prepare
@@ -20,7 +20,7 @@ from mosaicgp.model.expectations import (
     unit_omega,
     upsilon,
 )
-from mosaicgp.model.kernel import cholesky, cross, right_whiten, se
+from mosaicgp.model.kernel import cholesky, cross, gram, right_whiten, se
 from mosaicgp.model.noise import Noise
 from mosaicgp.model.posterior import InducingPosterior
 
@@ -86,11 +86,15 @@ def joint_moments(
     covariance = covariance + theta.beta * jnp.outer(mean, mean)
     if bayesian and order is None:
         covariance = covariance + cross_remainder(X_new, Z, _excess(state), theta)
-    elif bayesian:
+    elif bayesian and order:
         A = _excess(state)
-        for dims, degrees in zip(*term_table(Z.shape[1], order or 0), strict=True):
-            term = unit * mehler_factor(X_new, Z, theta, jnp.asarray(dims), jnp.asarray(degrees))
-            covariance = covariance + second * (term @ A) @ term.T
+
+        def add(total: Array, indices: tuple[Array, Array]) -> tuple[Array, None]:
+            term = unit * mehler_factor(X_new, Z, theta, *indices)
+            return total + second * (term @ A) @ term.T, None
+
+        dims, degrees = map(jnp.asarray, term_table(Z.shape[1], order))
+        covariance, _ = lax.scan(add, covariance, (dims, degrees))
     return theta.alpha * mean, 0.5 * (covariance + covariance.T)
 
 
@@ -123,7 +127,7 @@ def local_factor(
     X, y, mask = block
     both = mask[:, None] * mask[None, :]
     V = right_whiten(cross(X, state.parameters.Z, lam, sigma_f) * mask[:, None], state.prepared.L)
-    R = (se(X, X, lam, sigma_f**2) + noise.joint(state.prepared.noise, X)) * both - V @ V.T
+    R = (gram(X, lam, sigma_f**2) + noise.joint(state.prepared.noise, X)) * both - V @ V.T
     chol = cholesky(R + jnp.diag(1.0 - mask))
     white_V = solve_triangular(chol, V, lower=True)
     white_residual = solve_triangular(chol, y - V @ state.q.v_mean, lower=True)
@@ -202,7 +206,7 @@ def local_joint(
 ) -> LocalJoint:
     """The joint of f* or y* for rows of one block, given θ."""
     c = _condition(state, lam, sigma_f, block, factor, X_new, noise, of_y)
-    own = se(X_new, X_new, lam, sigma_f**2) - c.V_new @ c.V_new.T - c.T.T @ c.T
+    own = gram(X_new, lam, sigma_f**2) - c.V_new @ c.V_new.T - c.T.T @ c.T
     if of_y:
         own = own + noise.joint(state.prepared.noise, X_new)
     return LocalJoint(c.mean, own, c.G @ state.q.v_root.T)
