@@ -3,8 +3,9 @@
 `calibration.py [--draws N] [--out PATH]`
 
 Inputs are standard normal; λ and σ_f are drawn from the prior N(0, 1), the noise variance σ² is a
-twentieth of the signal's, k^ε has twice that variance, unit length-scales and ten inducing inputs.
-Each draw is fitted with the defaults of the estimator; y is checked on new rows, λ against the truth.
+twentieth of the signal's, k^ε has twice that variance, unit length-scales and ten inducing
+inputs. Each draw is fitted with the defaults of the estimator; y is checked on new rows, λ against
+the truth.
 """
 
 import argparse

@@ -42,6 +42,11 @@ BAD_DATA = {
         y,
         "text in column 'carrier': 'AA' in row 0",
     ),
+    "dates": (
+        pd.DataFrame({"age": X[:, 0], "day": pd.date_range("2024-01-01", periods=30)}),
+        y,
+        "dates or durations in column 'day'",
+    ),
     "text in an array": (np.array([["a", "b"]] * 30, dtype=object), y, "text in column '0'"),
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -225,7 +225,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
                 }
             ),
         )
-        if outcome.status in ("max_iter", "stalled"):
+        untrained = outcome.status == "max_time" and not outcome.history
+        if outcome.status in ("max_iter", "stalled") or untrained:
             warnings.warn(f"fit: {outcome.message}", ConvergenceWarning, stacklevel=2)
         return self
 
@@ -471,9 +472,19 @@ def _make_blocks(
     return group(X_std, y_std, labels, pad_multiple=pad, max_size=4 * block_rows)
 
 
-# Shorthands for readers of the paper.
-VBDTC = partial(SparseGPRegressor, approximation="dtc")
-VBFITC = partial(SparseGPRegressor, approximation="fitc")
-VBFIC = partial(SparseGPRegressor, approximation="fic")
-VBPITC = partial(SparseGPRegressor, approximation="pitc")
-VBPIC = partial(SparseGPRegressor, approximation="pic")
+def _shorthand(kind: str) -> Callable[..., SparseGPRegressor]:
+    """A constructor with ``approximation`` set, under the name that the paper uses."""
+
+    def construct(**arguments: Any) -> SparseGPRegressor:
+        return SparseGPRegressor(approximation=kind, **arguments)
+
+    construct.__name__ = construct.__qualname__ = f"VB{kind.upper()}"
+    construct.__doc__ = f'''``SparseGPRegressor(approximation="{kind}", ...)``.'''
+    return construct
+
+
+VBDTC = _shorthand("dtc")
+VBFITC = _shorthand("fitc")
+VBFIC = _shorthand("fic")
+VBPITC = _shorthand("pitc")
+VBPIC = _shorthand("pic")

@@ -32,8 +32,13 @@ def progress_line(
     with Bar(*columns) as bar:
         task = bar.add_task("fit", total=total, bound="compiling")
 
+        done = 0
+
         def update(progress: Progress) -> None:
+            nonlocal done
+            done = progress.iteration
             text = f"bound {to_user(progress.bound):,.1f}"
-            bar.update(task, completed=progress.iteration, bound=text)
+            bar.update(task, completed=done, bound=text)
 
         yield update
+        bar.update(task, total=done)  # a fit that needed fewer iterations is not an aborted one

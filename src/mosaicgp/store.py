@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save as serialise
 
 from mosaicgp._version import __version__
 from mosaicgp.data.blocks import Blocks
@@ -66,9 +66,10 @@ def save(model: SparseGPRegressor, path: str | Path) -> None:
     # Written beside and moved into place, so that a full disk leaves no half-written model.
     beside = path.with_name(path.name + ".part")
     try:
-        save_file(arrays, beside, metadata={"mosaicgp": json.dumps(header)})
+        # Not safetensors' own writer, whose files only their owner can read.
+        beside.write_bytes(serialise(arrays, metadata={"mosaicgp": json.dumps(header)}))
         os.replace(beside, path)
-    except (OSError, SafetensorError) as error:
+    except OSError as error:
         beside.unlink(missing_ok=True)
         raise OSError(f"could not write the model to {path}: {error}") from error
 

@@ -56,7 +56,10 @@ class Table(Mapping[str, np.ndarray]):
 
     def _cells(self) -> list[list[str]]:
         def text(value: Any) -> str:
-            return f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)
+            if not isinstance(value, float | np.floating):
+                return str(value)
+            number = float(value)
+            return f"{number:.4g}" if abs(number) < 1000 else f"{number:.2f}"
 
         return [[text(value) for value in row] for row in zip(*self._columns.values(), strict=True)]
 

@@ -109,6 +109,11 @@ def _numeric_columns(X: Any) -> None:
         return
     for name, column in cells:
         values = np.asarray(column)
+        if values.dtype.kind in "Mm":
+            raise ValueError(
+                f"X has dates or durations in column {name!r}. Turn them into numbers, for "
+                "example days since a start and minutes after midnight, or leave the column out."
+            )
         if values.ndim != 1 or values.dtype.kind not in "OUST":
             continue
         for row, value in enumerate(values):

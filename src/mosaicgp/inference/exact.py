@@ -208,7 +208,11 @@ class _Climb:
         limit = self._settings.max_time
         late = limit is not None and perf_counter() > self._began + limit
         if late and np.isfinite(self.best_bound):
-            raise _End("max_time", f"stopped after the time budget of {limit} s")
+            raise _End(
+                "max_time",
+                f"the time budget of {limit:g} s ran out after {len(self._history)} iterations, "
+                "before the fit converged; the best state so far is kept",
+            )
         learned = self._unpack(vector)
         value, gradient = value_and_gradient(learned, self.free, *self._arguments)
         bound = float(value)
