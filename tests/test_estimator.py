@@ -107,11 +107,10 @@ def test_prediction_of_y_has_the_noise_of_f_on_top(model):
         assert np.all(std**2 >= variance + 0.999 * floor)
 
 
+@pytest.mark.parametrize("model", ["pic"], indirect=True)
 @pytest.mark.parametrize("of_y", [False, True])
 def test_pic_mixes_the_dense_conditionals_of_each_rows_own_block(model, of_y):
-    """Mean, variance and covariance between blocks, over the nodes of θ, from the reference."""
-    if model.approximation != "pic":
-        pytest.skip("the others do not condition on a block")
+    """Mean and variance over the nodes of θ, from the reference."""
     X_new, _ = table(seed=12, n=7)
     X_std = model.scaling_.transform_X(X_new)
     post, blocks, labels = model.posterior_, model.blocks_, model.block_of(X_new)
