@@ -65,7 +65,7 @@ def coverage(kind: str, draws: int) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--draws", type=int, default=40)
+    parser.add_argument("--draws", type=int, default=25)
     parser.add_argument("--out", type=Path, default=Path("docs/benchmarks/calibration.md"))
     arguments = parser.parse_args()
     began = time.perf_counter()
