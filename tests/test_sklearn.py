@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from problems import SLOW_KINDS
+from problems import KINDS
+
+# Minutes each: dtc in every run, the others in `make test-slow`.
+CHECKED = [pytest.param(k, marks=() if k == "dtc" else pytest.mark.slow) for k in KINDS]
 
 
-@pytest.mark.parametrize("kind", SLOW_KINDS)
+@pytest.mark.parametrize("kind", CHECKED)
 def test_check_estimator_passes_whole(kind):
     script = Path(__file__).with_name("sklearn_checks.py")
     done = subprocess.run(
