@@ -91,8 +91,8 @@ def kl_gaussian(mean_1: Array, cov_1: Array, mean_2: Array, cov_2: Array) -> Arr
 
 def draw_theta(key: Array, q: ThetaPosterior, n: int) -> tuple[Array, Array]:
     """n independent draws of θ: λ (n, d) and σ_f (n,)."""
-    e = jax.random.normal(key, (n, q.nu.shape[0] + 1), dtype=q.nu.dtype)
-    return q.nu + jnp.sqrt(q.xi) * e[:, :-1], q.alpha + jnp.sqrt(q.beta) * e[:, -1]
+    nodes = jax.random.normal(key, (n, q.nu.shape[0] + 1), dtype=q.nu.dtype)
+    return nodes_to_theta(nodes, q)
 
 
 def theta_nodes(n: int, d: int, seed: int) -> np.ndarray:
