@@ -79,7 +79,17 @@ BAD_ARGUMENTS = [
     ({"n_restarts": -1}, ValueError, "n_restarts"),
     ({"prior": (0.0, 0.0)}, ValueError, r"prior\[1\]"),
     ({"prior": 1.0}, ValueError, "prior must be a pair"),
-    ({"inference": "stochastic"}, NotImplementedError, "not available yet"),
+    ({"learning_rate": 0.0}, ValueError, "learning_rate must be a finite number greater than 0"),
+    ({"learning_rate": 3.0}, ValueError, "learning_rate must be at most 1"),
+    ({"schedule": "constant"}, ValueError, "anneal, robbins-monro"),
+    ({"decay": 0.4}, ValueError, "decay"),
+    ({"decay": 1.5}, ValueError, "too slowly or too fast"),
+    ({"sampling": "all"}, ValueError, "iid, reshuffle"),
+    ({"batch_size": 0}, ValueError, "batch_size must be at least 1"),
+    ({"validation_rows": -1}, ValueError, "validation_rows must be at least 0"),
+    ({"dtype": "float16"}, ValueError, "float64, float32"),
+    ({"max_time": 0}, ValueError, "max_time must be a finite number greater than 0"),
+    ({"callback": 3}, TypeError, "callback must be callable"),
 ]
 
 
@@ -90,12 +100,6 @@ def test_bad_arguments_are_named(arguments, error, message):
         model.fit(X, y)
     with pytest.raises(NotFittedError):
         check_is_fitted(model)
-
-
-def test_large_tables_say_what_to_do():
-    big = np.zeros((20_001, 1))
-    with pytest.raises(NotImplementedError, match="20,001 rows"):
-        SparseGPRegressor().fit(big, np.zeros(20_001))
 
 
 def test_a_failed_refit_leaves_the_old_fit_alone():

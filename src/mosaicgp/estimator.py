@@ -15,15 +15,16 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mosaicgp import validation
-from mosaicgp.data.blocks import Blocks, chunk, group
-from mosaicgp.data.partition import PARTITIONS, Partition, build_partition
+from mosaicgp.data.blocks import Blocks
+from mosaicgp.data.partition import PARTITIONS, Partition
 from mosaicgp.data.scaling import Scaling
+from mosaicgp.fitting import Plan, Start, fit_table, make_blocks
+from mosaicgp.inference import exact, training
 from mosaicgp.inference.evaluate import full_bound
-from mosaicgp.inference.exact import Settings, fit_exact
-from mosaicgp.inference.initial import select_inducing, starting_values
-from mosaicgp.inference.parameters import Fixed, Switches
+from mosaicgp.inference.parameters import Switches
 from mosaicgp.inference.response import linear_response
 from mosaicgp.inference.result import FitResult
+from mosaicgp.inference.schedule import Anneal, RobbinsMonro, Schedule
 from mosaicgp.model.family import APPROXIMATIONS, Approximation
 from mosaicgp.model.posterior import theta_nodes
 from mosaicgp.posterior import Posterior
@@ -34,10 +35,25 @@ from mosaicgp.tables import Table, hyperparameter_table
 FloatArray = NDArray[np.float64]
 
 EXACT_ROWS = 20_000
-AUTO_BLOCK_SIZE = 128
-CHUNK_ROWS = 1024
-SMALL_ROWS = 512
-AUTO_MAX_ITER = 300
+
+# What "auto" stands for, by inference.
+AUTO_BLOCK_SIZE = {"exact": 128, "stochastic": 256}
+AUTO_MAX_ITER = {"exact": 300, "stochastic": 2000}
+SMALL_MAX_ITER = 500  # of stochastic inference, for tables that exact inference would take
+AUTO_TOL = {"exact": 0.02, "stochastic": 0.002}
+AUTO_LEARNING_RATE = 0.04
+
+# Looks at the validation NLPD in a fit, and shares of the budget after which rows are divided anew.
+CHECKS = 40
+ADAPT_AT = (0.1, 0.2, 0.3, 0.4, 0.5)
+
+
+# In single precision Σ needs more on its diagonal to be factored.
+STOCHASTIC_JITTER = {"float64": 1e-6, "float32": 1e-4}
+
+
+class CallbackError(RuntimeError):
+    """A callback raised; the fit stopped there, and the model is fitted with what it had."""
 
 
 class Fitted(NamedTuple):
@@ -63,26 +79,56 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         Learn a distribution of the inverse length-scales and of the signal's standard deviation,
         or point estimates of them.
     inference : {"auto", "exact", "stochastic"}, default="auto"
-        "exact" uses all rows every iteration; "auto" chooses it for tables of up to 20,000 rows.
-        "stochastic" is not available yet.
+        "exact" uses all rows every iteration, "stochastic" a few blocks, at a cost that does not
+        depend on the number of rows. "auto" is exact for tables of up to 20,000 rows.
     n_inducing : int, default=100
         Inducing points; fewer are used when there are fewer distinct rows.
     block_size : int or "auto", default="auto"
-        Rows of a block, for "pitc" and "pic". "auto" is 128.
+        Rows of a block, for "pitc" and "pic". "auto" is 128 for exact inference, else 256. Larger
+        blocks predict better and cost more: a step costs their cube.
     partition : {"tree", "kmeans"}, default="tree"
         How the input space is divided into blocks: a tree of cuts into blocks of equal size, or
         the cells of k-means centres.
+    adapt_partition : bool, default=True
+        Stochastic inference divides the rows anew as it learns along which inputs the noise is
+        correlated, so that a block holds rows that have something to say about each other.
     optimizer : {"l-bfgs-b", "cg"}, default="l-bfgs-b"
         SciPy's optimiser for exact inference.
     max_iter : int or "auto", default="auto"
-        Most iterations of a fit. "auto" is 300 for exact inference.
-    tol : float, default=0.02
-        A fit has converged when four iterations in a row raise the bound by less than this, in
-        nats of the whole table: a nat is what a standard deviation of a hyperparameter is worth.
+        Most iterations of a fit. "auto" is 300 for exact inference, 2,000 for stochastic
+        (500 up to 20,000 rows).
+    tol : float or "auto", default="auto"
+        Exact: a fit has converged when four iterations in a row raise the bound by less than this,
+        in nats of the whole table (0.02); a nat is what a standard deviation of a hyperparameter
+        is worth. Stochastic: the search ends when six looks in a row do not lower the validation
+        NLPD by this, in nats a row (0.002).
     max_time : float or None, default=None
         Seconds after which training stops with the best state found.
     n_restarts : int, default=0
-        Further starts from random values; the best bound wins.
+        Exact inference: further starts from random values; the best bound wins.
+    learning_rate : float or "auto", default="auto"
+        Stochastic inference: largest change of a parameter in a step, about. "auto" is 0.04.
+    schedule : {"anneal", "robbins-monro"}, default="anneal"
+        Step sizes: constant, then falling to zero with the iterates averaged; or falling from the
+        start as (1 + t/100)^−decay, which the guarantee of convergence asks for.
+    decay : float, default=0.7
+        Exponent of "robbins-monro", above 0.5 and at most 1.
+    sampling : {"iid", "reshuffle"}, default="iid"
+        Draw the blocks of a step independently (unbiased), or by random reshuffling (unbiased over
+        a pass, less noisy).
+    batch_size : int or "auto", default="auto"
+        Rows of a stochastic step; whole blocks with "pitc" and "pic". "auto" is 1,024 rows, or
+        blocks of together 512.
+    validation_rows : int or "auto", default="auto"
+        Rows held back from training to watch the predictions by; they rejoin their blocks when it
+        ends. "auto" is 1,000 of tables of 5,000 rows or more.
+    dtype : {"float64", "float32"}, default="float64"
+        Precision of the stochastic steps.
+    warm_start : bool, default=False
+        Go on from the present fit, with its scaling and its inducing inputs.
+    callback : callable or None, default=None
+        Called with the progress of every iteration (``iteration``, ``bound``, ``seconds`` and
+        more); returning True ends the fit with what it has.
     learn_inducing : bool, default=False
         Also move the inducing inputs to raise the bound.
     rotate_inducing : bool, default=True
@@ -108,7 +154,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
     fit_result_ : FitResult
         Status, message, iterations, seconds, bound, whether the budget ran out.
     history_ : Table
-        Bound, step length and seconds by iteration.
+        Bound, validation NLPD, step sizes and seconds by iteration.
     blocks_ : Blocks or None
         Training rows by block, standardised; None in a loaded model that does not need them.
     n_iter_, n_features_in_, feature_names_in_
@@ -135,11 +181,21 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         n_inducing: int = 100,
         block_size: int | str = "auto",
         partition: str = "tree",
+        adapt_partition: bool = True,
         optimizer: str = "l-bfgs-b",
         max_iter: int | str = "auto",
-        tol: float = 0.02,
+        tol: float | str = "auto",
         max_time: float | None = None,
         n_restarts: int = 0,
+        learning_rate: float | str = "auto",
+        schedule: str = "anneal",
+        decay: float = 0.7,
+        sampling: str = "iid",
+        batch_size: int | str = "auto",
+        validation_rows: int | str = "auto",
+        dtype: str = "float64",
+        warm_start: bool = False,
+        callback: Callable[[Any], Any] | None = None,
         learn_inducing: bool = False,
         rotate_inducing: bool = True,
         prior: tuple[float, float] = (0.0, 1.0),
@@ -153,11 +209,21 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         self.n_inducing = n_inducing
         self.block_size = block_size
         self.partition = partition
+        self.adapt_partition = adapt_partition
         self.optimizer = optimizer
         self.max_iter = max_iter
         self.tol = tol
         self.max_time = max_time
         self.n_restarts = n_restarts
+        self.learning_rate = learning_rate
+        self.schedule = schedule
+        self.decay = decay
+        self.sampling = sampling
+        self.batch_size = batch_size
+        self.validation_rows = validation_rows
+        self.dtype = dtype
+        self.warm_start = warm_start
+        self.callback = callback
         self.learn_inducing = learn_inducing
         self.rotate_inducing = rotate_inducing
         self.prior = prior
@@ -169,107 +235,143 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from X (n, d) and y (n,): arrays, or tables of pandas or polars."""
-        settings = self._settings()
+        self._check_arguments()
         X_user, y_user = validation.training_data(X, y, self)
-        self._check_inference(len(y_user))
+        plan = self._plan(len(y_user))
         # Names are checked on another instance: what is fitted stays whole until a new fit ends.
         validate_data(type(self)(), X, skip_check_array=True)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
-        switches = self._switches()
-        scaling = Scaling.fit(X_user, y_user)
-        X_std, y_std = scaling.transform_X(X_user), scaling.transform_y(y_user)
-        partition = self._build_partition(X_std, rng)
-        blocks = _make_blocks(X_std, y_std, partition, self._block_rows())
-        U = select_inducing(X_std, self.n_inducing, rng)
-        start = starting_values(U, switches.approximation)
+        before = self._fit_before(X_user.shape[1])
+        with progress_line(self.verbose, plan.settings) as show:
 
-        def to_user(bound: float) -> float:
-            return bound + scaling.log_jacobian(len(y_std))
+            def report(progress: Any) -> Any:
+                show(progress)
+                return None if self.callback is None else self.callback(progress)
 
-        with progress_line(self.verbose, settings.max_iter, to_user) as report:
-            outcome = fit_exact(
-                start,
-                Fixed(U, start.nu),
-                blocks,
-                switches,
-                settings,
-                lambda: starting_values(U, switches.approximation, rng),
-                report,
-            )
+            outcome = fit_table(X_user, y_user, plan, rng, report, before)
         validate_data(self, X, skip_check_array=True)
         self._keep(
             arguments=self.get_params(deep=False),
-            posterior=Posterior.build(
-                outcome.parameters, outcome.q, switches.prior, outcome.jitter
-            ),
-            scaling=scaling,
-            partition=partition,
-            blocks=blocks,
-            nodes=self._theta_nodes(X_std.shape[1], rng),
-            fit_result=FitResult(
-                status=outcome.status,
-                message=outcome.message,
-                iterations=len(outcome.history),
-                seconds=outcome.seconds,
-                bound=to_user(outcome.bound),
-                budget_exhausted=outcome.status in ("max_iter", "max_time"),
-                rejected=outcome.rejected,
-                jitter=outcome.jitter,
-            ),
-            history=Table(
-                {
-                    "iteration": [p.iteration for p in outcome.history],
-                    "bound": [to_user(p.bound) for p in outcome.history],
-                    "step": [p.step for p in outcome.history],
-                    "seconds": [p.seconds for p in outcome.history],
-                }
-            ),
+            posterior=outcome.posterior,
+            scaling=outcome.scaling,
+            partition=outcome.partition,
+            blocks=outcome.blocks,
+            nodes=self._theta_nodes(X_user.shape[1], rng),
+            fit_result=outcome.fit_result,
+            history=outcome.history,
         )
-        untrained = outcome.status == "max_time" and not outcome.history
-        if outcome.status in ("max_iter", "stalled") or untrained:
-            warnings.warn(f"fit: {outcome.message}", ConvergenceWarning, stacklevel=2)
+        if outcome.error is not None:
+            raise CallbackError(
+                f"fit: {outcome.fit_result.message}. The model is fitted with the state it had."
+            ) from outcome.error
+        self._warn_unless_trained(outcome.fit_result)
         return self
 
-    def _settings(self) -> Settings:
+    def _warn_unless_trained(self, result: FitResult) -> None:
+        untrained = result.status == "max_time" and result.iterations == 0
+        if result.status in ("max_iter", "stalled", "failed") or untrained:
+            warnings.warn(f"fit: {result.message}", ConvergenceWarning, stacklevel=3)
+
+    def _check_arguments(self) -> None:
         """Check every argument before any work."""
         validation.one_of("approximation", self.approximation, list(APPROXIMATIONS))
         validation.one_of("hyperparameters", self.hyperparameters, ["bayesian", "point"])
         validation.one_of("inference", self.inference, ["auto", "exact", "stochastic"])
         validation.one_of("partition", self.partition, list(PARTITIONS))
         validation.one_of("optimizer", self.optimizer, ["l-bfgs-b", "cg"])
+        validation.one_of("schedule", self.schedule, ["anneal", "robbins-monro"])
+        validation.one_of("sampling", self.sampling, ["iid", "reshuffle"])
+        validation.one_of("dtype", self.dtype, ["float64", "float32"])
         validation.whole("n_inducing", self.n_inducing, 1)
         validation.whole("n_theta", self.n_theta, 1)
         validation.whole("n_restarts", self.n_restarts, 0)
-        if self.block_size != "auto":
-            validation.whole("block_size", self.block_size, 1)
+        for name, least in (("block_size", 1), ("batch_size", 1), ("max_iter", 1)):
+            if getattr(self, name) != "auto":
+                validation.whole(name, getattr(self, name), least)
+        if self.validation_rows != "auto":
+            validation.whole("validation_rows", self.validation_rows, 0)
+        for name in ("tol", "learning_rate"):
+            if getattr(self, name) != "auto":
+                validation.number(name, getattr(self, name), 0.0)
+        if float(_or_auto(self.learning_rate, AUTO_LEARNING_RATE)) > 1.0:
+            raise ValueError(
+                f"learning_rate must be at most 1, got {self.learning_rate}: parameters are "
+                "logarithms, and steps of more than 1 jump over every optimum. Try 0.01 to 0.1."
+            )
+        if not 0.5 < validation.number("decay", self.decay, 0.5) <= 1.0:
+            raise ValueError(
+                f"decay must be above 0.5 and at most 1, got {self.decay}: otherwise the steps "
+                "shrink too slowly or too fast to converge."
+            )
+        if self.callback is not None and not callable(self.callback):
+            raise TypeError(f"callback must be callable or None, got {self.callback!r}.")
         if np.shape(self.prior) != (2,):
             raise ValueError(f"prior must be a pair (mean, variance), got {self.prior!r}.")
         validation.number("prior[0]", self.prior[0], -np.inf)
         validation.number("prior[1]", self.prior[1], 0.0)
         if self.max_time is not None:
             validation.number("max_time", self.max_time, 0.0)
-        max_iter: Any = self.max_iter
-        return Settings(
-            optimizer="cg" if self.optimizer == "cg" else "l-bfgs-b",
-            max_iter=AUTO_MAX_ITER
-            if max_iter == "auto"
-            else validation.whole("max_iter", max_iter, 1),
-            tol=validation.number("tol", self.tol, 0.0),
-            max_time=self.max_time,
-            n_restarts=self.n_restarts,
+
+    def _inference(self, n: int) -> str:
+        if self.inference != "auto":
+            return self.inference
+        return "exact" if n <= EXACT_ROWS else "stochastic"
+
+    def _plan(self, n: int) -> Plan:
+        """The arguments, checked, as a table of n rows takes them."""
+        inference = self._inference(n)
+        small = inference == "stochastic" and n <= EXACT_ROWS
+        most = SMALL_MAX_ITER if small else AUTO_MAX_ITER[inference]
+        max_iter = _or_auto(self.max_iter, most)
+        tol = _or_auto(self.tol, AUTO_TOL[inference])
+        settings: exact.Settings | training.Settings
+        if inference == "exact":
+            settings = exact.Settings(
+                optimizer="cg" if self.optimizer == "cg" else "l-bfgs-b",
+                max_iter=max_iter,
+                tol=tol,
+                max_time=self.max_time,
+                n_restarts=self.n_restarts,
+            )
+        else:
+            settings = training.Settings(
+                schedule=self._schedule(),
+                max_iter=max_iter,
+                max_time=self.max_time,
+                tol=tol,
+                check_every=max(25, max_iter // CHECKS),
+                adapt_at=ADAPT_AT,
+                sampling="reshuffle" if self.sampling == "reshuffle" else "iid",
+                dtype=self.dtype,
+                jitter=STOCHASTIC_JITTER[self.dtype],
+            )
+        return Plan(
+            switches=self._switches(),
+            n_inducing=self.n_inducing,
+            block_rows=_or_auto(self.block_size, AUTO_BLOCK_SIZE[inference]),
+            partition=self.partition,
+            adapt_partition=bool(self.adapt_partition),
+            batch_rows=_or_auto(self.batch_size, None),
+            held_rows=_or_auto(self.validation_rows, None),
+            settings=settings,
         )
 
-    def _check_inference(self, n: int) -> None:
-        if self.inference == "stochastic":
-            raise NotImplementedError(
-                'inference="stochastic" is not available yet; use inference="exact".'
+    def _schedule(self) -> Schedule:
+        rate = _or_auto(self.learning_rate, AUTO_LEARNING_RATE)
+        if self.schedule == "anneal":
+            return Anneal(rate)
+        return RobbinsMonro(rate, decay=self.decay)
+
+    def _fit_before(self, d: int) -> Start | None:
+        """The present fit, if it is to be gone on from."""
+        if not self.warm_start or not self.__sklearn_is_fitted__():
+            return None
+        if self.n_features_in_ != d:
+            raise ValueError(
+                f"warm_start=True: X has {d} columns, but the model was fitted with "
+                f"{self.n_features_in_}. Pass the same columns, or set warm_start=False."
             )
-        if self.inference == "auto" and n > EXACT_ROWS:
-            raise NotImplementedError(
-                f"X has {n:,} rows; tables of more than {EXACT_ROWS:,} need stochastic inference, "
-                'which is not available yet. Fit a sample of rows, or pass inference="exact" '
-                "and wait."
-            )
+        return Start(self.posterior_, self.scaling_)
 
     def _switches(self) -> Switches:
         return Switches(
@@ -283,14 +385,6 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
     @property
     def _approximation(self) -> Approximation:
         return APPROXIMATIONS[self.approximation]
-
-    def _block_rows(self) -> int:
-        return AUTO_BLOCK_SIZE if self.block_size == "auto" else int(self.block_size)
-
-    def _build_partition(self, X_std: FloatArray, rng: np.random.Generator) -> Partition | None:
-        if not self._approximation.blocked:
-            return None
-        return build_partition(self.partition, X_std, self._block_rows(), rng)
 
     def _theta_nodes(self, d: int, rng: np.random.Generator) -> FloatArray:
         n = self.n_theta if self.hyperparameters == "bayesian" else 1
@@ -313,7 +407,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         what is fitted alone.
         """
         self._arguments = arguments
-        self._fitted = Fitted(self._switches(), self._block_rows())
+        rows = blocks.block_size if blocks is not None else AUTO_BLOCK_SIZE["exact"]
+        self._fitted = Fitted(self._switches(), rows)
         self.posterior_ = posterior
         self.scaling_ = scaling
         self.partition_ = partition
@@ -323,12 +418,19 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         self.history_ = history
         self.n_iter_ = fit_result.iterations
         self.hyperparameters_ = self._hyperparameter_table(None)
-        self._predictor = self._make_predictor()
+        self._predictor_made: Predictor | None = None
 
     def _hyperparameter_table(self, theta_variance: FloatArray | None) -> Table:
         has_eps = self._fitted.switches.approximation.has_eps
         names = self._feature_names()
         return hyperparameter_table(self.posterior_, self.scaling_, names, has_eps, theta_variance)
+
+    @property
+    def _predictor(self) -> Predictor:
+        """Made by the first prediction, with the factors it caches."""
+        if self._predictor_made is None:
+            self._predictor_made = self._make_predictor()
+        return self._predictor_made
 
     def _make_predictor(self) -> Predictor:
         local = None
@@ -416,7 +518,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         X_user, y_user = validation.training_data(X, y, self)
         validate_data(self, X, reset=False, skip_check_array=True)
-        return _make_blocks(
+        return make_blocks(
             self.scaling_.transform_X(X_user),
             self.scaling_.transform_y(y_user),
             self.partition_,
@@ -452,24 +554,11 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         # Compiled functions and cached factors are made again on the other side.
         state = super().__getstate__()
-        return {key: value for key, value in state.items() if key != "_predictor"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        if self.__sklearn_is_fitted__():
-            self._predictor = self._make_predictor()
+        return state | {"_predictor_made": None} if "_predictor_made" in state else state
 
 
-def _make_blocks(
-    X_std: FloatArray, y_std: FloatArray, partition: Partition | None, block_rows: int
-) -> Blocks:
-    """Rows by block; a cell that ties made much too large is cut."""
-    if partition is None:
-        return chunk(X_std, y_std, CHUNK_ROWS)
-    # Small tables share few shapes, and so compilations; in large ones padding costs more.
-    pad = 32 if len(y_std) <= SMALL_ROWS else 8
-    labels = partition.assign(X_std)
-    return group(X_std, y_std, labels, pad_multiple=pad, max_size=4 * block_rows)
+def _or_auto(value: Any, auto: Any) -> Any:
+    return auto if isinstance(value, str) and value == "auto" else value
 
 
 def _shorthand(kind: str) -> Callable[..., SparseGPRegressor]:

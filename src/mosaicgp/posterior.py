@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
 from mosaicgp.model.bound import Parameters
-from mosaicgp.model.kernel import inducing_cholesky
 from mosaicgp.model.noise import NoiseParameters
 from mosaicgp.model.posterior import InducingPosterior, ThetaPosterior
 from mosaicgp.precision import in_double
@@ -18,9 +16,15 @@ from mosaicgp.precision import in_double
 Array = NDArray[np.float64]
 
 
-@jax.jit
-def _moments_of_s(Z: jax.Array, q: InducingPosterior, jitter: jax.Array) -> tuple[jax.Array, ...]:
-    return q.moments(inducing_cholesky(Z, jitter))
+def _moments_of_s(Z: Array, q: InducingPosterior, jitter: float) -> tuple[Array, Array]:
+    """Mean and covariance of s; in NumPy, since a fit should not wait to compile it."""
+    squares = np.sum(Z**2, axis=1)
+    distance = np.maximum(squares[:, None] + squares[None, :] - 2.0 * Z @ Z.T, 0.0)
+    Sigma = np.exp(-0.5 * distance)
+    np.fill_diagonal(Sigma, 1.0 + jitter)
+    L = np.linalg.cholesky(Sigma)
+    root = np.asarray(q.v_root) @ L.T
+    return L @ np.asarray(q.v_mean), root.T @ root
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +63,7 @@ class Posterior:
         jitter: float,
     ) -> Posterior:
         """From the records of the model."""
-        q_mean, q_cov = _moments_of_s(parameters.Z, q, jnp.asarray(jitter))
+        q_mean, q_cov = _moments_of_s(np.asarray(parameters.Z), q, jitter)
         theta, noise = parameters.theta, parameters.noise
         arrays = {
             "Z": parameters.Z,

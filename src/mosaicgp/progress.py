@@ -4,41 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-
-from mosaicgp.inference.exact import Progress
+from typing import Any
 
 
 @contextmanager
-def progress_line(
-    verbose: int, total: int, to_user: Callable[[float], float]
-) -> Iterator[Callable[[Progress], None]]:
-    """A function to call once an iteration; silent when ``verbose`` is 0.
+def progress_line(verbose: int, settings: Any) -> Iterator[Callable[[Any], None]]:
+    """A function to call with the progress of every iteration; silent when ``verbose`` is 0.
 
-    ``to_user`` turns a bound in standardised units into the user's.
+    ``settings`` say how many iterations, and how many seconds, a fit may take.
     """
     if not verbose:
         yield lambda progress: None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     columns = (
         TextColumn("fitting"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TextColumn("{task.fields[bound]}"),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[text]}"),
     )
-    with Bar(*columns) as bar:
-        task = bar.add_task("fit", total=total, bound="compiling")
+    with Progress(*columns) as bar:
+        task = bar.add_task("fit", total=settings.max_iter, text="compiling")
+        done, nlpd = 0, ""
 
-        done = 0
-
-        def update(progress: Progress) -> None:
-            nonlocal done
+        def update(progress: Any) -> None:
+            nonlocal done, nlpd
             done = progress.iteration
-            text = f"bound {to_user(progress.bound):,.1f}"
-            bar.update(task, completed=done, bound=text)
+            score = getattr(progress, "validation_nlpd", float("nan"))
+            if score == score:  # NaN between looks
+                nlpd = f"  validation NLPD {score:.4f}"
+            bar.update(task, completed=done, text=f"bound {progress.bound:,.1f}{nlpd}")
 
         yield update
         bar.update(task, total=done)  # a fit that needed fewer iterations is not an aborted one

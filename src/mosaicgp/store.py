@@ -158,6 +158,8 @@ def _plain(arguments: dict[str, Any]) -> dict[str, Any]:
             plain[name] = [float(part) for part in value]
         elif name == "random_state":
             plain[name] = int(value) if isinstance(value, Integral) else None
+        elif name == "callback":
+            plain[name] = None  # code is not saved
         else:
             plain[name] = value.item() if isinstance(value, np.generic) else value
     return plain

@@ -69,12 +69,20 @@ class BalancedTree(Partition):
     children: Labels  # (n_nodes, 2): left, right; a node j > 0, or ~block for a leaf
 
     @classmethod
-    def build(cls, X: ArrayLike, n_blocks: int, rng: np.random.Generator) -> BalancedTree:
+    def build(
+        cls,
+        X: ArrayLike,
+        n_blocks: int,
+        rng: np.random.Generator,
+        scale: Array | None = None,
+    ) -> BalancedTree:
         """Tree over the rows of X (n, d) whose block sizes differ by at most one.
 
-        Rows that tie stay together: then sizes may differ by more, and there may be fewer blocks.
+        Cuts go across the directions in which the rows times ``scale`` (d,) vary most. Rows that
+        tie stay together: then sizes may differ by more, and there may be fewer blocks.
         """
         X = np.asarray(X, dtype=np.float64)
+        scale = np.ones(X.shape[1]) if scale is None else scale
         directions: list[Array] = []
         thresholds: list[float] = []
         children: list[list[int]] = []
@@ -84,7 +92,7 @@ class BalancedTree(Partition):
         while stack:
             columns, quota, parent, side = stack.pop()
             quota = min(quota, columns.shape[1])
-            cut = _cut(columns, quota, rng) if quota > 1 else None
+            cut = _cut(columns, quota, rng, scale) if quota > 1 else None
             me = ~n_leaves if cut is None else len(directions)
             if parent >= 0:
                 children[parent][side] = me
@@ -163,12 +171,23 @@ class KMeansCells(Partition):
 
     kind: ClassVar[str] = "kmeans"
 
-    centres: Array  # (n_blocks, d)
+    centres: Array  # (n_blocks, d), in the scaled space
+    scale: Array  # (d,)
 
     @classmethod
-    def build(cls, X: ArrayLike, n_blocks: int, rng: np.random.Generator) -> KMeansCells:
-        """K-means on the rows of X (n, d), or on a sample of them; empty cells are dropped."""
+    def build(
+        cls,
+        X: ArrayLike,
+        n_blocks: int,
+        rng: np.random.Generator,
+        scale: Array | None = None,
+    ) -> KMeansCells:
+        """K-means on the rows of X (n, d), or on a sample of them; empty cells are dropped.
+
+        Distances are those between rows times ``scale`` (d,).
+        """
         X = np.asarray(X, dtype=np.float64)
+        scale = np.ones(X.shape[1]) if scale is None else scale
         n_blocks = min(n_blocks, len(X))
         sample = X
         if len(X) > _KMEANS_ROWS * n_blocks:
@@ -186,11 +205,11 @@ class KMeansCells(Partition):
             # Fewer distinct rows than blocks: the surplus centres are dropped below.
             warnings.simplefilter("ignore", ConvergenceWarning)
             # One thread, because threads add up the centres in the order in which they finish.
-            centres = kmeans.fit(sample).cluster_centers_
-        cells = cls(np.unique(centres, axis=0))
+            centres = kmeans.fit(sample * scale).cluster_centers_
+        cells = cls(np.unique(centres, axis=0), scale)
         # Repeated because dropping a centre may change how rows between two others are decided.
         while len(used := np.unique(cells.assign(X))) < cells.n_blocks:
-            cells = cls(cells.centres[used])
+            cells = cls(cells.centres[used], scale)
         return cells
 
     @property
@@ -200,18 +219,21 @@ class KMeansCells(Partition):
     def assign(self, X: ArrayLike) -> Labels:
         X = _checked(X, self.centres.shape[1])
         # A k-d tree looks at one row at a time; a matrix product would round with the batch.
-        nearest = cKDTree(self.centres).query(X, workers=-1)[1]
+        nearest = cKDTree(self.centres).query(X * self.scale, workers=-1)[1]
         return np.asarray(nearest, dtype=np.int64)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        return {"centres": self.centres}
+        return {"centres": self.centres, "scale": self.scale}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> KMeansCells:
         centres = np.asarray(arrays["centres"], dtype=np.float64)
         if centres.ndim != 2 or len(centres) == 0:
             raise ValueError("partition: `centres` must have shape (n_blocks, d)")
-        return cls(centres)
+        scale = np.asarray(arrays.get("scale", np.ones(centres.shape[1])), dtype=np.float64)
+        if scale.shape != centres.shape[1:]:
+            raise ValueError("partition: `scale` must have shape (d,)")
+        return cls(centres, scale)
 
 
 PARTITIONS: dict[str, type[BalancedTree] | type[KMeansCells]] = {
@@ -220,9 +242,16 @@ PARTITIONS: dict[str, type[BalancedTree] | type[KMeansCells]] = {
 
 
 def build_partition(
-    kind: str, X: ArrayLike, block_size: int, rng: np.random.Generator
+    kind: str,
+    X: ArrayLike,
+    block_size: int,
+    rng: np.random.Generator,
+    scale: ArrayLike | None = None,
 ) -> BalancedTree | KMeansCells:
-    """Partition of the rows of X (n, d) into blocks of about `block_size` rows."""
+    """Partition of the rows of X (n, d) into blocks of about `block_size` rows.
+
+    Rows are near or far in the space of X times `scale` (d,): ones if None.
+    """
     X = np.asarray(X, dtype=np.float64)
     if kind not in PARTITIONS:
         raise ValueError(f"partition: {kind!r} is not one of {sorted(PARTITIONS)}")
@@ -230,7 +259,8 @@ def build_partition(
         raise ValueError(f"block_size: must be at least 1, got {block_size}")
     if X.ndim != 2 or len(X) == 0:
         raise ValueError(f"X: must have shape (n, d) with n at least 1, got {X.shape}")
-    return PARTITIONS[kind].build(X, max(1, round(len(X) / block_size)), rng)
+    scale = None if scale is None else np.asarray(scale, dtype=np.float64)
+    return PARTITIONS[kind].build(X, max(1, round(len(X) / block_size)), rng, scale)
 
 
 def _checked(X: ArrayLike, d: int) -> Array:
@@ -253,7 +283,7 @@ def _project(columns: Array, weights: Iterable[float | Array]) -> Array:
 
 
 def _cut(
-    columns: Array, quota: int, rng: np.random.Generator
+    columns: Array, quota: int, rng: np.random.Generator, scale: Array
 ) -> tuple[Array, float, NDArray[np.bool_], int] | None:
     """Direction (d,), threshold, who goes left (n,), and the left child's number of blocks.
 
@@ -263,7 +293,7 @@ def _cut(
     left_quota = quota // 2
     left_size = left_quota * n // quota
     for find in (_principal_direction, _widest_axis):
-        w = find(columns, rng)
+        w = find(columns, rng, scale) * scale
         projection = _project(columns, w)
         threshold = _threshold(projection, left_size)
         if threshold is not None:
@@ -298,14 +328,15 @@ def _threshold(projection: Array, left_size: int) -> float | None:
     return float(middle if middle < high else low)
 
 
-def _principal_direction(columns: Array, rng: np.random.Generator) -> Array:
-    """Unit vector (d,) along which a sample of the rows, given as columns (d, n), varies most."""
+def _principal_direction(columns: Array, rng: np.random.Generator, scale: Array) -> Array:
+    """Unit vector (d,) along which a sample of the scaled rows, columns (d, n), varies most."""
     n = columns.shape[1]
     sample = columns
     if n > _DIRECTION_ROWS:
         sample = columns.take(rng.integers(n, size=_DIRECTION_ROWS), axis=1)
     sample = sample - sample[:, :1]  # exact for identical rows, where a mean would leave rounding
     sample -= sample.mean(axis=1, keepdims=True)
+    sample *= scale[:, None]
     largest = np.abs(sample).max()
     w = np.zeros(len(columns))
     if largest < np.finfo(np.float64).tiny:
@@ -320,8 +351,8 @@ def _principal_direction(columns: Array, rng: np.random.Generator) -> Array:
     return w
 
 
-def _widest_axis(columns: Array, rng: np.random.Generator) -> Array:
+def _widest_axis(columns: Array, rng: np.random.Generator, scale: Array) -> Array:
     """Unit vector (d,) of the axis of largest range: tells any two different rows apart."""
     w = np.zeros(len(columns))
-    w[np.argmax(np.ptp(columns, axis=1))] = 1.0
+    w[np.argmax(np.ptp(columns, axis=1) * scale)] = 1.0
     return w

@@ -14,6 +14,8 @@ Array = NDArray[np.float64]
 # up to rounding (0.3 against 0.1 + 0.2): standardising it would make a feature out of the rounding.
 _ROUNDING_ULPS = 10
 
+_CHUNK_ROWS = 2**16
+
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
@@ -66,13 +68,16 @@ class Scaling:
 def _mean_and_scale(A: Array) -> tuple[Array, Array]:
     """Mean (k,) and standard deviation (k,), 1 where constant, of the columns of A (n, k)."""
     # Shifting by the first row and scaling by a power of two (which is exact) keeps small variation
-    # on a huge offset, and squares of tiny or huge values, within what StandardScaler can see.
+    # on a huge offset, and squares of tiny or huge values, within what StandardScaler can see. A
+    # part at a time, so that the memory needed does not grow with the table.
     first = A[0]
-    centred = A - first
-    largest = np.maximum(centred.max(axis=0), -centred.min(axis=0))
-    unit = np.ldexp(1.0, np.clip(np.frexp(largest)[1], -1000, 1000))
-    centred /= unit
-    scaler = StandardScaler(copy=False).fit(centred)
+    parts = [A[start : start + _CHUNK_ROWS] for start in range(0, len(A), _CHUNK_ROWS)]
+    low = np.min([part.min(axis=0) for part in parts], axis=0) - first
+    high = np.max([part.max(axis=0) for part in parts], axis=0) - first
+    unit = np.ldexp(1.0, np.clip(np.frexp(np.maximum(high, -low))[1], -1000, 1000))
+    scaler = StandardScaler()
+    for part in parts:
+        scaler.partial_fit((part - first) / unit)
     mean = first + unit * scaler.mean_
     std = unit * np.sqrt(scaler.var_)
     constant = scaler.scale_ != np.sqrt(scaler.var_)  # StandardScaler's own verdict

@@ -86,6 +86,7 @@ class ExactFit(NamedTuple):
     rejected: int
     jitter: float
     history: list[Progress]
+    error: Exception | None = None
 
 
 class FitError(RuntimeError):
@@ -159,9 +160,9 @@ def climbing_route(
 class _End(Exception):
     """A climb is over, for a reason that SciPy does not know of."""
 
-    def __init__(self, status: Status, message: str) -> None:
+    def __init__(self, status: Status, message: str, error: Exception | None = None) -> None:
         super().__init__(message)
-        self.status, self.message = status, message
+        self.status, self.message, self.error = status, message, error
 
 
 class _Climb:
@@ -176,10 +177,11 @@ class _Climb:
         settings: Settings,
         began: float,
         history: list[Progress],
-        report: Callable[[Progress], None],
+        report: Callable[[Progress], Any],
     ) -> None:
         self.free = self.best = start
         self.best_bound = -np.inf
+        self.error: Exception | None = None
         self.rejected = 0
         self._arguments = (*data, switches, route)
         self._names = switches.learned()
@@ -232,13 +234,23 @@ class _Climb:
         seconds = perf_counter() - self._began
         progress = Progress(len(self._history) + 1, self.best_bound, seconds, step)
         self._history.append(progress)
-        self._report(progress)
+        self._call_back(progress)
         gain = self.best_bound - self._last_bound
         self._last_gain = gain
         self._idle = self._idle + 1 if gain < self._settings.tol else 0
         self._last, self._last_bound = vector.copy(), self.best_bound
         if self._idle >= PATIENCE:
             raise _End("converged", "converged: the bound no longer improves")
+
+    def _call_back(self, progress: Progress) -> None:
+        try:
+            stop = self._report(progress)
+        except Exception as error:
+            message = f"the callback raised {error!r} at iteration {progress.iteration}"
+            raise _End("interrupted", message, error) from error
+        if stop is True:
+            message = f"stopped by the callback at iteration {progress.iteration}"
+            raise _End("interrupted", message)
 
     def run(self) -> tuple[Status, str]:
         """Climb until something ends it."""
@@ -257,6 +269,7 @@ class _Climb:
                 options=options,
             )
         except _End as end:
+            self.error = end.error
             return end.status, end.message
         except KeyboardInterrupt:
             if not np.isfinite(self.best_bound):
@@ -284,7 +297,7 @@ def _fit_from(
     switches: Switches,
     settings: Settings,
     began: float,
-    report: Callable[[Progress], None],
+    report: Callable[[Progress], Any],
 ) -> ExactFit:
     """All stages from one start, raising the jitter when a matrix cannot be factored."""
     plan = routes(blocks, start.inducing.shape[0], switches)
@@ -312,7 +325,16 @@ def _fit_from(
             )
     seconds = perf_counter() - began
     return ExactFit(
-        parameters, q, float(bound), status, message, seconds, rejected, jitters[0], history
+        parameters,
+        q,
+        float(bound),
+        status,
+        message,
+        seconds,
+        rejected,
+        jitters[0],
+        history,
+        climb.error,
     )
 
 
@@ -324,7 +346,7 @@ def fit_exact(
     switches: Switches,
     settings: Settings,
     random_start: Callable[[], Free],
-    report: Callable[[Progress], None] = lambda progress: None,
+    report: Callable[[Progress], Any] = lambda progress: None,
 ) -> ExactFit:
     """Maximise the collapsed bound from ``start`` and from ``n_restarts`` random starts."""
     began = perf_counter()

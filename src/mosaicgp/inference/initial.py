@@ -16,7 +16,7 @@ def select_inducing(X: np.ndarray, m: int, rng: np.random.Generator) -> np.ndarr
     weighted by density, so that outliers do not take all places. When the kernel at its starting
     length-scale is explained, the remaining places go to rows drawn at random.
     """
-    X = np.unique(X[_sample(len(X), SELECTION_ROWS, rng)], axis=0)
+    X = np.unique(X[sample_rows(len(X), rng)], axis=0)
     m = min(m, len(X))
     rotated = X / np.sqrt(X.shape[1])
     residual = np.ones(len(X))
@@ -65,5 +65,8 @@ def starting_values(
     )
 
 
-def _sample(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
-    return np.arange(n) if n <= size else np.sort(rng.choice(n, size=size, replace=False))
+def sample_rows(n: int, rng: np.random.Generator) -> np.ndarray:
+    """Sorted numbers of the rows that stand for all n: all of them, where they are not many."""
+    if n <= SELECTION_ROWS:
+        return np.arange(n)
+    return np.sort(rng.choice(n, size=SELECTION_ROWS, replace=False))

@@ -122,7 +122,8 @@ def total_statistics(
 
 def data_bound(statistics: Statistics, q: InducingPosterior) -> Array:
     """Σ_i L_i: the bound without the two KL terms."""
-    excess = q.v_cov() + jnp.outer(q.v_mean, q.v_mean) - jnp.eye(q.v_mean.shape[0])
+    eye = jnp.eye(q.v_mean.shape[0], dtype=q.v_mean.dtype)
+    excess = q.v_cov() + jnp.outer(q.v_mean, q.v_mean) - eye
     return (
         statistics.constant
         + q.v_mean @ statistics.projection

@@ -1,5 +1,6 @@
 """The squared exponential kernel with one inverse length-scale per input (SE-ARD)."""
 
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.scipy.linalg import solve_triangular
@@ -13,18 +14,59 @@ def squared_distance(A: Array, B: Array) -> Array:
 
 def se(A: Array, B: Array, lam: Array, variance: Array) -> Array:
     """k(a, b) = variance · exp(−½‖Λ(a − b)‖²) for all pairs of rows: (n, m)."""
-    return variance * jnp.exp(-0.5 * squared_distance(A * lam, B * lam))
+    return variance * unit_cross(A * lam, B * lam)
 
 
 def gram(A: Array, lam: Array, variance: Array) -> Array:
     """k(A, A) (n, n), its diagonal exact however far the rows lie from zero."""
-    K = se(A, A, lam, variance)
-    return jnp.fill_diagonal(K, variance, inplace=False)
+    return variance * unit_gram(A * lam)
+
+
+@jax.custom_vjp
+def unit_gram(R: Array) -> Array:
+    """exp(−½‖r − r'‖²) among the rows of R (n, d), with ones on the diagonal."""
+    K = jnp.exp(-0.5 * squared_distance(R, R))
+    return jnp.fill_diagonal(K, 1.0, inplace=False)
+
+
+def _unit_gram_forward(R: Array) -> tuple[Array, tuple[Array, Array]]:
+    K = unit_gram(R)
+    return K, (R, K)
+
+
+def _unit_gram_backward(saved: tuple[Array, Array], K_bar: Array) -> tuple[Array]:
+    R, K = saved
+    H = (K_bar + K_bar.T) * K
+    return (H @ R - jnp.sum(H, axis=1)[:, None] * R,)
+
+
+unit_gram.defvjp(_unit_gram_forward, _unit_gram_backward)
 
 
 def cross(X: Array, Z: Array, lam: Array, sigma_f: Array) -> Array:
     """cov(f_x, s_z) = σ_f exp(−½‖Λx − z‖²), with Z in the rotated space: (n, m)."""
-    return sigma_f * jnp.exp(-0.5 * squared_distance(X * lam, Z))
+    return sigma_f * unit_cross(X * lam, Z)
+
+
+@jax.custom_vjp
+def unit_cross(R: Array, Z: Array) -> Array:
+    """exp(−½‖r − z‖²) between the rows of R (n, d) and of Z (m, d)."""
+    return jnp.exp(-0.5 * squared_distance(R, Z))
+
+
+def _unit_cross_forward(R: Array, Z: Array) -> tuple[Array, tuple[Array, Array, Array]]:
+    K = unit_cross(R, Z)
+    return K, (R, Z, K)
+
+
+def _unit_cross_backward(saved: tuple[Array, Array, Array], K_bar: Array) -> tuple[Array, Array]:
+    R, Z, K = saved
+    H = K_bar * K
+    R_bar = H @ Z - jnp.sum(H, axis=1)[:, None] * R
+    return R_bar, H.T @ R - jnp.sum(H, axis=0)[:, None] * Z
+
+
+unit_cross.defvjp(_unit_cross_forward, _unit_cross_backward)
 
 
 def cholesky(A: Array) -> Array:
@@ -32,10 +74,14 @@ def cholesky(A: Array) -> Array:
     return jnp.tril(lax.linalg.cholesky(A, symmetrize_input=False))
 
 
+def inducing_gram(Z: Array, jitter: Array) -> Array:
+    """Σ = k(Z, Z) + jitter·I at unit amplitude and unit length-scale (m, m)."""
+    return unit_gram(Z) + jitter * jnp.eye(Z.shape[0], dtype=Z.dtype)
+
+
 def inducing_cholesky(Z: Array, jitter: Array) -> Array:
     """Lower factor L of Σ = k(Z, Z) + jitter·I at unit amplitude and unit length-scale (m, m)."""
-    Sigma = jnp.exp(-0.5 * squared_distance(Z, Z))
-    return cholesky(Sigma + jitter * jnp.eye(Z.shape[0], dtype=Z.dtype))
+    return cholesky(inducing_gram(Z, jitter))
 
 
 def right_whiten(K: Array, L: Array) -> Array:

@@ -10,10 +10,11 @@ inducing inputs, R = K^ε − K^ε_U K^ε_UU⁻¹ K^ε_U and
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
+import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 from jax.scipy.linalg import cho_solve, solve_triangular
 
 from mosaicgp.model.kernel import cholesky, gram, se
@@ -29,9 +30,10 @@ class NoiseParameters(NamedTuple):
 
 
 class NoiseState(NamedTuple):
-    """Parameters with the lower factor of K^ε_UU (unit variance), made once for all blocks."""
+    """Parameters, K^ε_UU at unit variance and its lower factor, made once for all blocks."""
 
     parameters: NoiseParameters
+    K_UU: Array
     chol_UU: Array
 
 
@@ -73,12 +75,21 @@ Factor = DiagonalFactor | DenseFactor
 class Noise(Protocol):
     """What a noise structure must offer; instances are hashable and hold no arrays."""
 
+    @property
+    def correlated(self) -> bool:
+        """Whether rows of one block are correlated."""
+        ...
+
     def prepare(self, parameters: NoiseParameters, jitter: Array) -> NoiseState:
         """Work shared by all blocks."""
         ...
 
     def factor(self, state: NoiseState, X: Array, mask: Array) -> Factor:
         """The factor of C over the rows of one block, X (n, d), mask (n,) of ones and zeros."""
+        ...
+
+    def covariance(self, state: NoiseState, X: Array, mask: Array) -> Array:
+        """C itself (n, n); rows that pad a block form an identity block of their own."""
         ...
 
     def cross(self, state: NoiseState, X_new: Array, X: Array) -> Array:
@@ -97,11 +108,16 @@ class Noise(Protocol):
 class _Independent:
     """Noise independent between rows: all follows from its variance at a row."""
 
+    correlated: ClassVar[bool] = False
+
     def marginal(self, state: NoiseState, X_new: Array) -> Array:
         raise NotImplementedError
 
     def factor(self, state: NoiseState, X: Array, mask: Array) -> DiagonalFactor:
         return DiagonalFactor(jnp.where(mask > 0, self.marginal(state, X), 1.0))
+
+    def covariance(self, state: NoiseState, X: Array, mask: Array) -> Array:
+        return jnp.diag(self.factor(state, X, mask).variance)
 
     def cross(self, state: NoiseState, X_new: Array, X: Array) -> Array:
         return jnp.zeros((X_new.shape[0], X.shape[0]), dtype=X.dtype)
@@ -115,7 +131,8 @@ class Iid(_Independent):
     """C = σ²I."""
 
     def prepare(self, parameters: NoiseParameters, jitter: Array) -> NoiseState:
-        return NoiseState(parameters, jnp.eye(parameters.U.shape[0], dtype=parameters.U.dtype))
+        eye = jnp.eye(parameters.U.shape[0], dtype=parameters.U.dtype)
+        return NoiseState(parameters, eye, eye)
 
     def marginal(self, state: NoiseState, X_new: Array) -> Array:
         return jnp.full(X_new.shape[0], state.parameters.noise_variance)
@@ -136,14 +153,18 @@ class Diagonal(_Independent):
 class Block:
     """C = σ²I + blkdiag(R): noise correlated within a block, independent between blocks."""
 
+    correlated: ClassVar[bool] = True
+
     def prepare(self, parameters: NoiseParameters, jitter: Array) -> NoiseState:
         return _prepare(parameters, jitter)
 
     def factor(self, state: NoiseState, X: Array, mask: Array) -> DenseFactor:
+        return DenseFactor(cholesky(self.covariance(state, X, mask)))
+
+    def covariance(self, state: NoiseState, X: Array, mask: Array) -> Array:
         both = mask[:, None] * mask[None, :]
         noise = jnp.where(mask > 0, state.parameters.noise_variance, 1.0)
-        C = _residual_gram(state, X) * both + jnp.diag(noise)
-        return DenseFactor(cholesky(C))
+        return _residual_gram(state, X) * both + jnp.diag(noise)
 
     def cross(self, state: NoiseState, X_new: Array, X: Array) -> Array:
         return _residual(state, X_new, X)
@@ -156,11 +177,38 @@ class Block:
         return _marginal(state, X_new)
 
 
+@jax.custom_vjp
+def projected_gram(K_UU: Array, chol_UU: Array, K_UX: Array) -> Array:
+    """K_XU K_UU⁻¹ K_UX (n, n), given the factor of K_UU.
+
+    Its derivative is written out, W = K_UU⁻¹K_UX: 2WR̄ for K_UX and −WR̄Wᵀ for K_UU, without
+    going through the factor.
+    """
+    return _projected_forward(K_UU, chol_UU, K_UX)[0]
+
+
+def _projected_forward(
+    K_UU: Array, chol_UU: Array, K_UX: Array
+) -> tuple[Array, tuple[Array, Array]]:
+    white = solve_triangular(chol_UU, K_UX, lower=True)
+    return white.T @ white, (chol_UU, white)
+
+
+def _projected_backward(saved: tuple[Array, Array], R_bar: Array) -> tuple[Array, Array, Array]:
+    chol_UU, white = saved
+    W = solve_triangular(chol_UU, white, lower=True, trans="T")
+    WR = W @ (0.5 * (R_bar + R_bar.T))
+    return -WR @ W.T, jnp.zeros_like(chol_UU), 2.0 * WR
+
+
+projected_gram.defvjp(_projected_forward, _projected_backward)
+
+
 def _prepare(parameters: NoiseParameters, jitter: Array) -> NoiseState:
     one = jnp.ones((), dtype=parameters.U.dtype)
     K_UU = se(parameters.U, parameters.U, parameters.eps_lam, one)
-    eye = jnp.eye(K_UU.shape[0], dtype=K_UU.dtype)
-    return NoiseState(parameters, cholesky(K_UU + jitter * eye))
+    K_UU = K_UU + jitter * jnp.eye(K_UU.shape[0], dtype=K_UU.dtype)
+    return NoiseState(parameters, K_UU, cholesky(K_UU))
 
 
 def _explained(state: NoiseState, X: Array) -> Array:
@@ -181,9 +229,10 @@ def _residual(state: NoiseState, A: Array, B: Array) -> Array:
 def _residual_gram(state: NoiseState, X: Array) -> Array:
     """R among the rows of X (n, n)."""
     one = jnp.ones((), dtype=X.dtype)
-    explained = _explained(state, X)
+    K_UX = se(state.parameters.U, X, state.parameters.eps_lam, one)
+    explained = projected_gram(state.K_UU, lax.stop_gradient(state.chol_UU), K_UX)
     prior = gram(X, state.parameters.eps_lam, one)
-    return state.parameters.eps_variance * (prior - explained.T @ explained)
+    return state.parameters.eps_variance * (prior - explained)
 
 
 def _marginal(state: NoiseState, X: Array) -> Array:

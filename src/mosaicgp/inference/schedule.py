@@ -1,0 +1,73 @@
+"""Step sizes of stochastic inference, by iteration.
+
+``anneal`` (the default) goes through three phases. *Search*: constant steps. *Anneal*: steps fall
+to zero while the iterates are averaged. *Settle*: the hyperparameters stand still at their average
+and q(s) becomes the mean of what every batch says about it (ρ = 1/k), the optimum when all blocks
+were seen. The search ends when the validation NLPD no longer improves, or when the budget says so.
+
+``robbins-monro`` has one phase, with steps that sum to infinity and whose squares do not: what the
+paper's guarantee of convergence asks for.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+# Shares of the budget after which the search and the annealing end.
+SEARCH_END, ANNEAL_END = 0.6, 0.9
+
+# Iterations over which the first steps grow to their size, so that q(s) finds its place first.
+WARM_UP = 20
+
+# Weight of late iterates in the average: the k-th of an annealing has weight ~ k^2.
+AVERAGE_POWER = 3
+
+Phase = Literal["search", "anneal", "settle"]
+
+
+class Sizes(NamedTuple):
+    """ρ of the natural gradient, the rate of Adam, the weight of this iterate in the average."""
+
+    rho: float
+    rate: float
+    average: float
+    phase: Phase
+
+
+@dataclass(frozen=True)
+class Anneal:
+    """See the module's docstring."""
+
+    rate: float = 0.02
+    rho: float = 0.1
+
+    def sizes(self, iteration: int, progress: float, in_phase: int) -> Sizes:
+        """``iteration`` counts from 0, ``progress`` is the used share of the budget, ``in_phase``
+        the iterations since the present phase began."""
+        if progress < SEARCH_END:
+            warm = min(1.0, (iteration + 1) / WARM_UP)
+            return Sizes(max(self.rho, 1.0 / (iteration + 1)), warm * self.rate, 1.0, "search")
+        if progress < ANNEAL_END:
+            left = (ANNEAL_END - progress) / (ANNEAL_END - SEARCH_END)
+            rho = max(self.rho * left, 0.02 * self.rho)
+            average = AVERAGE_POWER / (in_phase + AVERAGE_POWER)
+            return Sizes(rho, self.rate * left, average, "anneal")
+        return Sizes(1.0 / (in_phase + 1), 0.0, 0.0, "settle")
+
+
+@dataclass(frozen=True)
+class RobbinsMonro:
+    """Steps ∝ (1 + t/delay)^−decay, ½ < decay ≤ 1; the iterates are not averaged."""
+
+    rate: float = 0.02
+    rho: float = 0.1
+    decay: float = 0.7
+    delay: float = 100.0
+
+    def sizes(self, iteration: int, progress: float, in_phase: int) -> Sizes:
+        shrink = (1.0 + iteration / self.delay) ** -self.decay
+        warm = min(1.0, (iteration + 1) / WARM_UP)
+        rho = max(self.rho * shrink, 1.0 / (iteration + 1))
+        return Sizes(rho, warm * self.rate * shrink, 1.0, "search")
+
+
+Schedule = Anneal | RobbinsMonro

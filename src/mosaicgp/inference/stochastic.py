@@ -1,0 +1,142 @@
+"""The stochastic step: a few blocks, a natural gradient for q(s), Adam for everything else.
+
+``step(state, batch, control) -> state, info`` is pure and compiled once; the loop, the schedule
+and the draws of blocks and of θ live outside. Blocks and θ are drawn before anything about them is
+seen, so the bound of a step and its gradients are unbiased (docs/mathematics.md, "Stochastic
+bound").
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from mosaicgp.inference.parameters import Fixed, Free, Switches, constrain
+from mosaicgp.model.bound import Block, Parameters, Statistics, data_bound, natural_step
+from mosaicgp.model.given_theta import sampled_statistics
+from mosaicgp.model.posterior import (
+    InducingPosterior,
+    NaturalParameters,
+    from_natural,
+    kl_inducing,
+    kl_theta,
+)
+
+_adam = optax.scale_by_adam(b1=0.9, b2=0.99)
+
+
+class Batch(NamedTuple):
+    """Blocks stacked in front, standard-normal ``nodes`` for θ, and the weight B/|S| of a block."""
+
+    blocks: Block
+    nodes: Array
+    weight: Array
+
+
+class Control(NamedTuple):
+    """Step sizes: ρ of the natural gradient, the rate of Adam, the weight of this iterate in the
+    running average, and the jitter of Σ."""
+
+    rho: Array
+    rate: Array
+    average: Array
+    jitter: Array
+
+
+class State(NamedTuple):
+    """All that a step changes.
+
+    ``learned`` are the fields of ``Free`` under optimisation, ``average`` their running average,
+    ``scale`` (≤ 1) multiplies both step sizes and is halved when a step is rejected.
+    """
+
+    learned: dict[str, Array]
+    eta: NaturalParameters
+    optimiser: optax.OptState
+    average: dict[str, Array]
+    scale: Array
+    rejected: Array
+    streak: Array
+
+
+class Info(NamedTuple):
+    """The stochastic bound of a step at the state before it, and whether the step was taken."""
+
+    bound: Array
+    accepted: Array
+
+
+def initial_state(free: Free, switches: Switches, eta: NaturalParameters | None = None) -> State:
+    """Start at ``free`` with q(s) = p(s), or at the given q(s)."""
+    learned = {name: jnp.asarray(getattr(free, name)) for name in switches.learned()}
+    m, dtype = free.inducing.shape[0], jnp.asarray(free.nu).dtype
+    eta = eta or NaturalParameters(jnp.zeros(m, dtype), jnp.eye(m, dtype=dtype))
+    zero = jnp.zeros((), dtype=jnp.int32)
+    return State(learned, eta, _adam.init(learned), learned, jnp.ones((), dtype), zero, zero)
+
+
+def stochastic_bound(
+    learned: dict[str, Array],
+    q: InducingPosterior,
+    free: Free,
+    fixed: Fixed,
+    batch: Batch,
+    jitter: Array,
+    switches: Switches,
+) -> tuple[Array, Statistics]:
+    """The estimate of L from one batch, and the (weighted) statistics it is made of."""
+    parameters = constrain(free._replace(**learned), fixed, switches)
+    noise = switches.approximation.noise
+    statistics = sampled_statistics(parameters, batch.blocks, batch.nodes, noise, jitter)
+    statistics = jax.tree.map(lambda part: batch.weight * part, statistics)
+    bound = data_bound(statistics, q) - kl_inducing(q)
+    if switches.bayesian:
+        bound = bound - kl_theta(parameters.theta, switches.prior)
+    return bound, statistics
+
+
+@partial(jax.jit, static_argnames="switches")
+def step(
+    state: State, free: Free, fixed: Fixed, batch: Batch, control: Control, switches: Switches
+) -> tuple[State, Info]:
+    """One iteration; a step that gives anything not finite leaves the state as it was."""
+    q = from_natural(state.eta)
+    gradient = jax.value_and_grad(stochastic_bound, has_aux=True)
+    (bound, statistics), slope = gradient(
+        state.learned, q, free, fixed, batch, control.jitter, switches
+    )
+    with jax.numpy_dtype_promotion("standard"):  # optax mixes its integer counter with floats
+        direction, optimiser = _adam.update(slope, state.optimiser)
+    rate = control.rate * state.scale
+    learned = jax.tree.map(lambda a, b: a + rate * b, state.learned, direction)
+    eta = natural_step(state.eta, statistics, control.rho * state.scale)
+    average = jax.tree.map(
+        lambda old, new: old + control.average * (new - old), state.average, learned
+    )
+    finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves((bound, learned, eta))]
+    accepted = jnp.all(jnp.stack(finite))
+    taken = State(
+        learned,
+        eta,
+        optimiser,
+        average,
+        jnp.minimum(1.0, 1.02 * state.scale),
+        state.rejected,
+        jnp.zeros_like(state.streak),
+    )
+    refused = state._replace(
+        scale=0.5 * state.scale, rejected=state.rejected + 1, streak=state.streak + 1
+    )
+    after = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), taken, refused)
+    return after, Info(bound, accepted)
+
+
+@partial(jax.jit, static_argnames="switches")
+def finished(
+    learned: dict[str, Array], eta: NaturalParameters, free: Free, fixed: Fixed, switches: Switches
+) -> tuple[Parameters, InducingPosterior]:
+    """The model's parameters and q(s) of a state."""
+    return constrain(free._replace(**learned), fixed, switches), from_natural(eta)

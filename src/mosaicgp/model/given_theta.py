@@ -1,0 +1,191 @@
+"""Statistics of blocks given draws of θ, with gradients derived by hand.
+
+Given θ the expectations are plain kernel matrices, K = k(X, Z) and K_bb = k(X, X), and a block
+enters the bound through Q = KᵀC⁻¹K, g = KᵀC⁻¹y and its constant. Drawn before anything is seen of
+the block, θ = ν + √ξ·e leaves the bound and its gradient unbiased: one draw for each row where the
+noise is independent (rows then meet only in sums), one for each block where it is correlated.
+
+The functions below carry their own derivatives: reverse-mode differentiation through a
+factorisation costs several times what the formulas do (docs/mathematics.md, "Cheap gradients").
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.scipy.linalg import solve_triangular
+
+from mosaicgp.model.bound import Block, Parameters, Statistics
+from mosaicgp.model.kernel import cholesky, cross, gram, inducing_gram
+from mosaicgp.model.noise import Noise
+from mosaicgp.model.posterior import nodes_to_theta
+
+
+def nodes_shape(noise: Noise, n_blocks: int, block_size: int, d: int) -> tuple[int, ...]:
+    """Shape of the standard-normal numbers that a step draws for θ."""
+    return (n_blocks, 1 if noise.correlated else block_size, d + 1)
+
+
+def sampled_statistics(
+    parameters: Parameters, blocks: Block, nodes: Array, noise: Noise, jitter: Array
+) -> Statistics:
+    """Summed statistics of blocks stacked in front, at the θ of ``nodes`` (``nodes_shape``)."""
+    if noise.correlated:
+        Q, g, constant = _correlated(parameters, blocks, nodes, noise, jitter)
+    else:
+        Q, g, constant = _independent(parameters, blocks, nodes, noise, jitter)
+    psi, projection = whiten(inducing_gram(parameters.Z, jitter), Q, g)
+    n = jnp.sum(blocks.mask)
+    return Statistics(psi, projection, constant - 0.5 * n * jnp.log(2 * jnp.pi))
+
+
+def _independent(
+    parameters: Parameters, blocks: Block, nodes: Array, noise: Noise, jitter: Array
+) -> tuple[Array, Array, Array]:
+    """Q (m, m), g (m,) and the constant; all rows at once, each with its own θ."""
+    theta = parameters.theta
+    X, y, mask = (part.reshape(-1, *part.shape[2:]) for part in blocks)
+    lam, sigma_f = nodes_to_theta(nodes.reshape(len(y), -1), theta)
+    K = cross(X, parameters.Z, lam, sigma_f[:, None])
+    variance = noise.marginal(noise.prepare(parameters.noise, jitter), X)
+    weight = mask / variance
+    second = theta.alpha**2 + theta.beta
+    constant = -0.5 * jnp.sum(mask * jnp.log(variance) + weight * (y**2 + second))
+    return weighted_gram(K, weight), K.T @ (weight * y), constant
+
+
+def _correlated(
+    parameters: Parameters, blocks: Block, nodes: Array, noise: Noise, jitter: Array
+) -> tuple[Array, Array, Array]:
+    """The same, with one θ a block."""
+    state = noise.prepare(parameters.noise, jitter)
+
+    def one(block: Block, node: Array) -> tuple[Array, Array, Array]:
+        X, y, mask = block
+        (lam,), (sigma_f,) = nodes_to_theta(node, parameters.theta)
+        K = cross(X, parameters.Z, lam, sigma_f) * mask[:, None]
+        K_bb = gram(X, lam, sigma_f**2) * (mask[:, None] * mask[None, :])
+        return dense_statistics(K, K_bb, noise.covariance(state, X, mask), y)
+
+    if blocks.X.shape[0] == 1:
+        block = jax.tree.map(lambda part: part[0], blocks)
+        return one(block, nodes[0])
+    # One block after the other: batched factorisations can wait for each other for ever on a
+    # machine with few threads.
+    parts = lax.map(lambda pair: one(*pair), (blocks, nodes))
+    Q, g, constant = (jnp.sum(part, axis=0) for part in parts)
+    return Q, g, constant
+
+
+# ---------------------------------------------------------------------------------------------
+# Functions with derivatives of their own
+
+
+@jax.custom_vjp
+def weighted_gram(K: Array, weight: Array) -> Array:
+    """Kᵀ diag(weight) K (m, m) for K (n, m)."""
+    return (K * weight[:, None]).T @ K
+
+
+def _weighted_gram_forward(K: Array, weight: Array) -> tuple[Array, tuple[Array, Array]]:
+    return weighted_gram(K, weight), (K, weight)
+
+
+def _weighted_gram_backward(saved: tuple[Array, Array], Q_bar: Array) -> tuple[Array, Array]:
+    K, weight = saved
+    product = K @ (Q_bar + Q_bar.T)
+    return product * weight[:, None], 0.5 * jnp.sum(product * K, axis=1)
+
+
+weighted_gram.defvjp(_weighted_gram_forward, _weighted_gram_backward)
+
+
+@jax.custom_vjp
+def whiten(Sigma: Array, Q: Array, g: Array) -> tuple[Array, Array]:
+    """L⁻¹QL⁻ᵀ (m, m) and L⁻¹g (m,) with Σ = LLᵀ, for symmetric Q."""
+    return _whiten_forward(Sigma, Q, g)[0]
+
+
+def _whiten_forward(
+    Sigma: Array, Q: Array, g: Array
+) -> tuple[tuple[Array, Array], tuple[Array, Array, Array]]:
+    L_inv = _triangular_inverse(cholesky(Sigma))
+    psi = L_inv @ (Q @ L_inv.T)
+    projection = L_inv @ g
+    return (psi, projection), (L_inv, psi, projection)
+
+
+def _whiten_backward(
+    saved: tuple[Array, Array, Array], bars: tuple[Array, Array]
+) -> tuple[Array, Array, Array]:
+    # With N = −(ψ̄ + ψ̄ᵀ)ψ − p̄pᵀ and Φ the lower triangle with half its diagonal, the derivative of
+    # the Cholesky factor gives Σ̄ = L⁻ᵀ sym(Φ(N)) L⁻¹.
+    L_inv, psi, projection = saved
+    psi_bar, projection_bar = bars
+    psi_bar = 0.5 * (psi_bar + psi_bar.T)
+    N = -2.0 * psi_bar @ psi - jnp.outer(projection_bar, projection)
+    lower = jnp.tril(N, -1)
+    inner = 0.5 * (lower + lower.T + jnp.diag(jnp.diagonal(N)))
+    Sigma_bar = L_inv.T @ (inner @ L_inv)
+    return Sigma_bar, L_inv.T @ (psi_bar @ L_inv), projection_bar @ L_inv
+
+
+whiten.defvjp(_whiten_forward, _whiten_backward)
+
+
+@jax.custom_vjp
+def dense_statistics(K: Array, K_bb: Array, C: Array, y: Array) -> tuple[Array, Array, Array]:
+    """KᵀC⁻¹K (m, m), KᵀC⁻¹y (m,) and −½[log|C| + yᵀC⁻¹y + Tr(C⁻¹K_bb)] of one block."""
+    return _dense_forward(K, K_bb, C, y)[0]
+
+
+_DenseSaved = tuple[Array, Array, Array, Array]
+
+
+def _dense_forward(
+    K: Array, K_bb: Array, C: Array, y: Array
+) -> tuple[tuple[Array, Array, Array], _DenseSaved]:
+    chol = cholesky(C)
+    root = _triangular_inverse(chol)
+    C_inv = _transposed(root) @ root
+    W, u = C_inv @ K, C_inv @ y
+    log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(chol)))
+    constant = -0.5 * (log_det + y @ u + jnp.sum(C_inv * K_bb))
+    return (K.T @ W, K.T @ u, constant), (K_bb, C_inv, W, u)
+
+
+def _dense_backward(
+    saved: _DenseSaved, bars: tuple[Array, Array, Array]
+) -> tuple[Array, Array, Array, Array]:
+    K_bb, C_inv, W, u = saved
+    Q_bar, g_bar, constant_bar = bars
+    Q_bar = 0.5 * (Q_bar + Q_bar.T)
+    WQ = W @ Q_bar
+    Wg = W @ g_bar
+    K_bar = 2.0 * WQ + jnp.outer(u, g_bar)
+    # −½c̄(C⁻¹ − uuᵀ − C⁻¹K_bbC⁻¹) − WQ̄Wᵀ − sym(u(Wḡ)ᵀ)
+    cross_term = 0.5 * constant_bar * u - Wg
+    rank_one = 0.5 * (jnp.outer(u, cross_term) + jnp.outer(cross_term, u))
+    C_bar = 0.5 * constant_bar * (C_inv @ (K_bb @ C_inv) - C_inv) + rank_one - WQ @ W.T
+    y_bar = Wg - constant_bar * u
+    return K_bar, -0.5 * constant_bar * C_inv, C_bar, y_bar
+
+
+dense_statistics.defvjp(_dense_forward, _dense_backward)
+
+
+def _transposed(A: Array) -> Array:
+    """Aᵀ laid out anew: a product with it runs at full speed, with a transposed view at half."""
+    return lax.optimization_barrier(A.T)
+
+
+def _triangular_inverse(L: Array) -> Array:
+    """L⁻¹ of a lower triangular matrix (n, n), halved so that most of it are products."""
+    n = L.shape[-1]
+    if n <= 64:
+        return solve_triangular(L, jnp.eye(n, dtype=L.dtype), lower=True)
+    half = n // 2
+    first = _triangular_inverse(L[:half, :half])
+    second = _triangular_inverse(L[half:, half:])
+    corner = -second @ (L[half:, :half] @ first)
+    top = jnp.concatenate([first, jnp.zeros((half, n - half), dtype=L.dtype)], axis=1)
+    return jnp.concatenate([top, jnp.concatenate([corner, second], axis=1)], axis=0)

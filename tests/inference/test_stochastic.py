@@ -1,0 +1,103 @@
+"""The stochastic step: its fixed point, its natural gradient, what it does with bad numbers."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from mosaicgp.inference.parameters import Switches, release
+from mosaicgp.inference.stochastic import Batch, Control, initial_state, step
+from mosaicgp.model.bound import Block, optimal_inducing, total_statistics
+from mosaicgp.model.expectations import Mehler
+from mosaicgp.model.given_theta import nodes_shape
+from mosaicgp.model.posterior import from_natural, to_natural
+from problems import JITTER, random_problem
+
+
+def setting(kind, bayesian=True, seed=0, learn_inducing=False):
+    problem = random_problem(kind, seed)
+    switches = Switches(
+        problem.approximation, bayesian, learn_inducing=learn_inducing, rotate=False
+    )
+    free, fixed = release(problem.parameters, switches)
+    return problem, switches, free, fixed
+
+
+def batch_of(problem, nodes=None, weight=1.0):
+    n_blocks, block_size, d = problem.stacked.X.shape
+    shape = nodes_shape(problem.approximation.noise, n_blocks, block_size, d)
+    nodes = np.zeros(shape) if nodes is None else nodes
+    return Batch(problem.stacked, jnp.asarray(nodes), jnp.asarray(weight))
+
+
+def control(rho=0.0, rate=0.0, average=1.0):
+    return Control(*map(jnp.asarray, (rho, rate, average, JITTER)))
+
+
+@pytest.mark.parametrize("kind", ["dtc", "fitc", "pic"])
+def test_a_full_natural_step_over_all_blocks_is_the_optimum(kind):
+    problem, switches, free, fixed = setting(kind, bayesian=False)
+    state, info = step(
+        initial_state(free, switches), free, fixed, batch_of(problem), control(rho=1.0), switches
+    )
+    assert bool(info.accepted)
+    noise = problem.approximation.noise
+    theta = problem.parameters.theta._replace(
+        xi=jnp.zeros_like(problem.parameters.theta.xi), beta=jnp.zeros(())
+    )
+    parameters = problem.parameters._replace(theta=theta)
+    expected = optimal_inducing(
+        total_statistics(parameters, problem.stacked, noise, Mehler(0), JITTER)
+    )
+    q = from_natural(state.eta)
+    assert_allclose(q.v_mean, expected.v_mean, rtol=1e-7, atol=1e-9)
+    assert_allclose(q.v_cov(), expected.v_cov(), rtol=1e-7, atol=1e-9)
+
+
+def test_without_step_sizes_nothing_moves():
+    problem, switches, free, fixed = setting("pic")
+    before = initial_state(free, switches)
+    after, _ = step(before, free, fixed, batch_of(problem), control(), switches)
+    for old, new in zip(
+        jax.tree.leaves((before.learned, before.eta)),
+        jax.tree.leaves((after.learned, after.eta)),
+        strict=True,
+    ):
+        assert np.array_equal(old, new)
+
+
+def test_every_learned_parameter_moves():
+    problem, switches, free, fixed = setting("pic", learn_inducing=True)
+    before = initial_state(free, switches, to_natural(problem.q))
+    rng = np.random.default_rng(0)
+    batch = batch_of(problem)
+    batch = batch._replace(nodes=jnp.asarray(rng.normal(size=batch.nodes.shape)))
+    after, _ = step(before, free, fixed, batch, control(0.5, 0.01), switches)
+    assert set(after.learned) == set(switches.learned()) >= {"inducing", "log_eps_lam", "log_xi"}
+    for name, value in after.learned.items():
+        assert np.all(np.asarray(value) != np.asarray(before.learned[name])), name
+
+
+def test_a_step_that_is_not_finite_is_refused_and_the_next_is_smaller():
+    problem, switches, free, fixed = setting("dtc")
+    good = batch_of(problem)
+    bad = good._replace(blocks=Block(good.blocks.X, good.blocks.y * jnp.inf, good.blocks.mask))
+    before, _ = step(initial_state(free, switches), free, fixed, good, control(0.5, 0.1), switches)
+    after, info = step(before, free, fixed, bad, control(0.5, 0.1), switches)
+    assert not bool(info.accepted)
+    assert int(after.rejected) == int(after.streak) == 1
+    assert float(after.scale) == 0.5 * float(before.scale)
+    for old, new in zip(
+        jax.tree.leaves((before.learned, before.eta, before.optimiser)),
+        jax.tree.leaves((after.learned, after.eta, after.optimiser)),
+        strict=True,
+    ):
+        assert np.array_equal(old, new)
+    again, info = step(after, free, fixed, good, control(0.5, 0.1), switches)
+    assert bool(info.accepted) and int(again.streak) == 0
+    moved = np.abs(np.asarray(again.learned["nu"]) - np.asarray(after.learned["nu"]))
+    whole, _ = step(before, free, fixed, good, control(0.5, 0.1), switches)
+    assert np.all(
+        moved < np.abs(np.asarray(whole.learned["nu"]) - np.asarray(before.learned["nu"]))
+    )

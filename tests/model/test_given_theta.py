@@ -1,0 +1,233 @@
+"""Statistics given θ: equal to the reference, unbiased over θ and blocks, gradients included."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.scipy.linalg import cho_solve, solve_triangular
+from numpy.testing import assert_allclose
+
+import reference
+from mosaicgp.model.bound import Block, data_bound, total_statistics
+from mosaicgp.model.expectations import ClosedForm
+from mosaicgp.model.given_theta import (
+    dense_statistics,
+    nodes_shape,
+    sampled_statistics,
+    weighted_gram,
+    whiten,
+)
+from mosaicgp.model.kernel import cholesky, squared_distance, unit_cross, unit_gram
+from mosaicgp.model.noise import projected_gram
+from problems import JITTER, KINDS, random_problem
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def positive(rng, n):
+    root = rng.normal(size=(n, n))
+    return jnp.asarray(root @ root.T / n + 0.5 * np.eye(n))
+
+
+def plain_dense(K, K_bb, C, y):
+    chol = jnp.linalg.cholesky(C)
+    solved = cho_solve((chol, True), jnp.concatenate([K, y[:, None]], axis=1))
+    log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(chol)))
+    trace = jnp.trace(cho_solve((chol, True), K_bb))
+    return K.T @ solved[:, :-1], K.T @ solved[:, -1], -0.5 * (log_det + y @ solved[:, -1] + trace)
+
+
+def plain_whiten(Sigma, Q, g):
+    L = jnp.linalg.cholesky(Sigma)
+    half = solve_triangular(L, Q, lower=True)
+    return solve_triangular(L, half.T, lower=True), solve_triangular(L, g, lower=True)
+
+
+def plain_projected(K_UU, K_UX):
+    return K_UX.T @ jnp.linalg.solve(K_UU, K_UX)
+
+
+def own_projected(K_UU, K_UX):
+    return projected_gram(K_UU, jax.lax.stop_gradient(cholesky(K_UU)), K_UX)
+
+
+def symmetric(A):
+    return 0.5 * (A + A.T)
+
+
+PAIRS = {
+    "weighted_gram": (
+        lambda K, w: (weighted_gram(K, w),),
+        lambda K, w: (K.T @ jnp.diag(w) @ K,),
+        lambda rng: (rng.normal(size=(9, 4)), rng.uniform(0.5, 2.0, size=9)),
+    ),
+    "whiten": (
+        lambda S, Q, g: whiten(symmetric(S), symmetric(Q), g),
+        lambda S, Q, g: plain_whiten(symmetric(S), symmetric(Q), g),
+        lambda rng: (positive(rng, 70), positive(rng, 70), rng.normal(size=70)),
+    ),
+    "dense_statistics": (
+        lambda K, B, C, y: dense_statistics(K, symmetric(B), symmetric(C), y),
+        lambda K, B, C, y: plain_dense(K, symmetric(B), symmetric(C), y),
+        lambda rng: (
+            rng.normal(size=(80, 5)),
+            positive(rng, 80),
+            positive(rng, 80),
+            rng.normal(size=80),
+        ),
+    ),
+    "projected_gram": (
+        lambda U, X: (own_projected(symmetric(U), X),),
+        lambda U, X: (plain_projected(symmetric(U), X),),
+        lambda rng: (positive(rng, 6), rng.normal(size=(6, 9))),
+    ),
+    "unit_gram": (
+        lambda R: (unit_gram(R),),
+        lambda R: (jnp.exp(-0.5 * jnp.sum((R[:, None] - R[None]) ** 2, axis=2)),),
+        lambda rng: (rng.normal(size=(7, 3)),),
+    ),
+    "unit_cross": (
+        lambda R, Z: (unit_cross(R, Z),),
+        lambda R, Z: (jnp.exp(-0.5 * squared_distance(R, Z)),),
+        lambda rng: (rng.normal(size=(7, 3)), rng.normal(size=(4, 3))),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_derivatives_by_hand_equal_automatic_ones(name):
+    own, plain, draw = PAIRS[name]
+    rng = np.random.default_rng(0)
+    arguments = tuple(map(jnp.asarray, draw(rng)))
+    values, pull = jax.vjp(own, *arguments)
+    expected, plain_pull = jax.vjp(plain, *arguments)
+    for ours, theirs in zip(values, expected, strict=True):
+        assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
+    bars = tuple(jnp.asarray(rng.normal(size=np.shape(value))) for value in values)
+    for ours, theirs in zip(pull(bars), plain_pull(bars), strict=True):
+        assert_allclose(ours, theirs, rtol=1e-8, atol=1e-8 * float(jnp.max(jnp.abs(theirs))))
+
+
+@partial(jax.jit, static_argnames="noise")
+def drawn_bound(parameters, stacked, nodes, q, noise):
+    """Σ_b L_b at the θ of the nodes, and its gradient in everything the model knows."""
+
+    def value(parameters):
+        return data_bound(sampled_statistics(parameters, stacked, nodes, noise, JITTER), q)
+
+    return jax.value_and_grad(value)(parameters)
+
+
+@partial(jax.jit, static_argnames="noise")
+def exact_bound(parameters, stacked, q, noise):
+    """The same in expectation, in closed form."""
+
+    def value(parameters):
+        statistics = total_statistics(parameters, stacked, noise, ClosedForm(), JITTER)
+        return data_bound(statistics, q)
+
+    return jax.value_and_grad(value)(parameters)
+
+
+def standard_normal(problem, rng):
+    n_blocks, block_size, d = problem.stacked.X.shape
+    shape = nodes_shape(problem.approximation.noise, n_blocks, block_size, d)
+    return jnp.asarray(rng.normal(size=shape))
+
+
+@pytest.mark.parametrize("kind", ["pitc", "pic"])
+@given(seed=seeds)
+def test_a_block_given_theta_equals_the_reference(kind, seed):
+    problem = random_problem(kind, seed)
+    nodes = standard_normal(problem, np.random.default_rng(seed))
+    noise = problem.approximation.noise
+    value, gradient = drawn_bound(problem.parameters, problem.stacked, nodes, problem.q, noise)
+    nu, xi, alpha, beta = problem.theta
+    C, moments = problem.C, problem.moments
+    total, by_lam, by_sigma = 0.0, np.zeros_like(nu), 0.0
+    for node, rows in zip(np.asarray(nodes), problem.blocks, strict=True):
+        lam = nu + np.sqrt(xi) * node[0, :-1]
+        sigma_f = alpha + np.sqrt(beta) * node[0, -1]
+        part, slope = reference.block_given_theta(
+            problem.X[rows],
+            problem.y[rows],
+            C[np.ix_(rows, rows)],
+            problem.Z,
+            *moments,
+            lam,
+            sigma_f,
+            JITTER,
+        )
+        total, by_lam, by_sigma = total + part, by_lam + slope["lam"], by_sigma + slope["sigma_f"]
+    assert_allclose(value, total, rtol=1e-8, atol=1e-8)
+    assert_allclose(gradient.theta.nu, by_lam, rtol=1e-6, atol=1e-6)
+    assert_allclose(gradient.theta.alpha, by_sigma, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(seed=seeds)
+@settings(max_examples=8)
+def test_at_the_means_of_theta_it_is_the_exact_bound_with_its_gradients(kind, seed):
+    """With ξ, β → 0 nothing is left to chance: every gradient, unequal blocks."""
+    problem = random_problem(kind, seed)
+    theta = problem.parameters.theta._replace(
+        xi=jnp.zeros_like(problem.parameters.theta.xi), beta=jnp.zeros(())
+    )
+    parameters = problem.parameters._replace(theta=theta)
+    nodes = jnp.zeros_like(standard_normal(problem, np.random.default_rng(0)))
+    noise = problem.approximation.noise
+    value, slope = drawn_bound(parameters, problem.stacked, nodes, problem.q, noise)
+    expected, expected_slope = exact_bound(parameters, problem.stacked, problem.q, noise)
+    assert_allclose(value, expected, rtol=1e-9, atol=1e-9)
+    # At ξ = β = 0 a draw has no derivative in them: √ξ is not smooth there.
+    for a, b in (
+        (slope.theta.nu, expected_slope.theta.nu),
+        (slope.theta.alpha, expected_slope.theta.alpha),
+        (slope.Z, expected_slope.Z),
+        *zip(slope.noise, expected_slope.noise, strict=True),
+    ):
+        assert_allclose(a, b, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_average_over_blocks_is_the_exact_bound_and_gradient(kind):
+    """Closed form: B·L_b and B·∂L_b averaged over every choice of one block, unequal sizes."""
+    problem = random_problem(kind, 5, sizes=(5, 1, 6, 2))
+    noise, n_blocks = problem.approximation.noise, len(problem.blocks)
+    value, slope = exact_bound(problem.parameters, problem.stacked, problem.q, noise)
+    drawn = []
+    for b in range(n_blocks):
+        block = Block(*(part[b : b + 1] for part in problem.stacked))
+        drawn.append(
+            jax.tree.map(
+                lambda part: n_blocks * part,
+                exact_bound(problem.parameters, block, problem.q, noise),
+            )
+        )
+    assert_allclose(np.mean([v for v, _ in drawn]), value, rtol=1e-9)
+    average = jax.tree.map(lambda *parts: sum(parts) / n_blocks, *[s for _, s in drawn])
+    for a, b in zip(jax.tree.leaves(average), jax.tree.leaves(slope), strict=True):
+        assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_drawn_theta_is_unbiased_for_the_bound_and_its_gradients(kind):
+    problem = random_problem(kind, 11)
+    noise, n_draws = problem.approximation.noise, 800
+    rng = np.random.default_rng(3)
+    nodes = jnp.stack([standard_normal(problem, rng) for _ in range(n_draws)])
+    each = jax.jit(
+        lambda nodes: jax.lax.map(
+            lambda e: drawn_bound(problem.parameters, problem.stacked, e, problem.q, noise), nodes
+        )
+    )
+    values, slopes = each(nodes)
+    value, slope = exact_bound(problem.parameters, problem.stacked, problem.q, noise)
+    pairs = zip([values, *jax.tree.leaves(slopes)], [value, *jax.tree.leaves(slope)], strict=True)
+    for drawn, expected in pairs:
+        error = np.std(drawn, axis=0) / np.sqrt(n_draws)
+        assert np.all(np.abs(np.mean(drawn, axis=0) - expected) <= 4.0 * error + 1e-8)
