@@ -7,6 +7,12 @@
 #   make test-peers   comparisons with other libraries, in environments of their own
 #   make test-oldest  the tests against the oldest dependencies that pyproject.toml allows
 #   make calibration  coverage of the intervals on data drawn from the model (docs/benchmarks)
+#   make bench        every benchmark below (docs/benchmarks); DATA=folder of the parquet tables
+#   make bench-step   a training step beside GPflow, GPyTorch and GPJax
+#   make bench-scaling      cost and memory by the number of rows
+#   make bench-routes       time to a given bound by each route to Ψ
+#   make bench-accuracy     errors and coverage on real tables, DATA=folder
+#   make bench-convergence  the way to the exact posterior, DATA=folder
 #   make clean        remove caches and builds; `make distclean` also the environments
 #
 # Another interpreter: make PYTHON=/path/to/python3.12 ...
@@ -22,6 +28,7 @@ PYTHON ?=
 # Two workers, a file of tests each: most of the time is compiling, which uses one core.
 PYTEST_ARGS ?= --numprocesses 2 --dist loadfile
 DEMO_ARGS ?=
+DATA ?=
 
 venv_python := $(VENV)/bin/python
 oldest_python := $(OLDEST)/bin/python
@@ -42,7 +49,8 @@ find_python = \
 		exit 1; \
 	fi
 
-.PHONY: help demo test check lint types test-slow test-peers test-oldest calibration clean distclean
+.PHONY: need-data help demo test check lint types test-slow test-peers test-oldest calibration clean distclean \
+	bench bench-step bench-scaling bench-routes bench-accuracy bench-convergence
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -85,6 +93,28 @@ test-peers: $(VENV)/.installed-test
 calibration: $(VENV)/.installed-test
 	$(venv_python) benchmarks/calibration.py
 
+bench: bench-step bench-scaling bench-routes bench-accuracy bench-convergence
+
+bench-step: $(VENV)/.installed-test
+	PYTHONPATH=tests/peers:benchmarks/peers $(venv_python) benchmarks/step.py
+
+bench-scaling: $(VENV)/.installed-test
+	$(venv_python) benchmarks/scaling.py
+
+bench-routes: $(VENV)/.installed-test
+	$(venv_python) benchmarks/routes.py
+
+bench-accuracy: $(VENV)/.installed-test need-data
+	$(venv_python) benchmarks/accuracy.py --data "$(DATA)"
+
+bench-convergence: $(VENV)/.installed-test need-data
+	$(venv_python) benchmarks/convergence.py --data "$(DATA)/traffic.parquet"
+
+need-data:
+	@if [ -z "$(DATA)" ]; then \
+		echo "Name the folder of the parquet tables: make bench-accuracy DATA=folder" >&2; exit 1; \
+	fi
+
 # Every `name>=version` of the dependencies becomes `name==version`. Deprecations are let pass
 # here: old libraries raise them against each other at import.
 test-oldest: $(OLDEST)/.installed
@@ -105,4 +135,4 @@ clean:
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean
-	rm -rf $(VENV) $(OLDEST) .venv-gpflow .venv-nuts
+	rm -rf $(VENV) $(OLDEST) .venv-gpflow .venv-nuts .venv-gpytorch .venv-gpjax

@@ -38,8 +38,8 @@ def _options(
 
 @app.command()
 def demo(
-    rows: Annotated[int, typer.Option(min=10, help="Flights to learn from.")] = 2_000,
-    test_rows: Annotated[int, typer.Option(min=10, help="Flights to score on.")] = 2_000,
+    rows: Annotated[int, typer.Option(min=10, help="Flights to learn from.")] = 250_000,
+    test_rows: Annotated[int, typer.Option(min=10, help="Flights to score on.")] = 5_000,
     seed: Annotated[int, typer.Option(min=0, help="Of the split and of the model.")] = 0,
     out: Annotated[Path, typer.Option(help="Where to write the picture.")] = Path(
         "mosaicgp-demo.png"

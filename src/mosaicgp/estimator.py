@@ -18,7 +18,7 @@ from mosaicgp import validation
 from mosaicgp.data.blocks import Blocks
 from mosaicgp.data.partition import PARTITIONS, Partition
 from mosaicgp.data.scaling import Scaling
-from mosaicgp.fitting import Plan, Start, fit_table, make_blocks
+from mosaicgp.fitting import BLOCK_ROWS_A_STEP, Plan, Start, fit_table, make_blocks
 from mosaicgp.inference import exact, training
 from mosaicgp.inference.evaluate import full_bound
 from mosaicgp.inference.parameters import Switches
@@ -54,6 +54,13 @@ STOCHASTIC_JITTER = {"float64": 1e-6, "float32": 1e-4}
 
 class CallbackError(RuntimeError):
     """A callback raised; the fit stopped there, and the model is fitted with what it had."""
+
+
+class _Prepared:
+    """A place for what predictions share; it is no part of the fitted state."""
+
+    def __init__(self) -> None:
+        self.predictor: Predictor | None = None
 
 
 class Fitted(NamedTuple):
@@ -96,7 +103,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         SciPy's optimiser for exact inference.
     max_iter : int or "auto", default="auto"
         Most iterations of a fit. "auto" is 300 for exact inference, 2,000 for stochastic
-        (500 up to 20,000 rows).
+        (500 up to 20,000 rows, and fewer with blocks of more than 512 rows).
     tol : float or "auto", default="auto"
         Exact: a fit has converged when four iterations in a row raise the bound by less than this,
         in nats of the whole table (0.02); a nat is what a standard deviation of a hyperparameter
@@ -320,9 +327,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
     def _plan(self, n: int) -> Plan:
         """The arguments, checked, as a table of n rows takes them."""
         inference = self._inference(n)
-        small = inference == "stochastic" and n <= EXACT_ROWS
-        most = SMALL_MAX_ITER if small else AUTO_MAX_ITER[inference]
-        max_iter = _or_auto(self.max_iter, most)
+        block_rows = _or_auto(self.block_size, AUTO_BLOCK_SIZE[inference])
+        max_iter = _or_auto(self.max_iter, self._auto_max_iter(inference, n, block_rows))
         tol = _or_auto(self.tol, AUTO_TOL[inference])
         settings: exact.Settings | training.Settings
         if inference == "exact":
@@ -348,13 +354,22 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         return Plan(
             switches=self._switches(),
             n_inducing=self.n_inducing,
-            block_rows=_or_auto(self.block_size, AUTO_BLOCK_SIZE[inference]),
+            block_rows=block_rows,
             partition=self.partition,
             adapt_partition=bool(self.adapt_partition),
             batch_rows=_or_auto(self.batch_size, None),
             held_rows=_or_auto(self.validation_rows, None),
             settings=settings,
         )
+
+    def _auto_max_iter(self, inference: str, n: int, block_rows: int) -> int:
+        """Fewer iterations where a step costs more, as it does with the cube of large blocks."""
+        if inference == "exact":
+            return AUTO_MAX_ITER["exact"]
+        most = SMALL_MAX_ITER if n <= EXACT_ROWS else AUTO_MAX_ITER["stochastic"]
+        if not self._approximation.blocked or block_rows <= BLOCK_ROWS_A_STEP:
+            return most
+        return max(300, round(most * (BLOCK_ROWS_A_STEP / block_rows) ** 1.5))
 
     def _schedule(self) -> Schedule:
         rate = _or_auto(self.learning_rate, AUTO_LEARNING_RATE)
@@ -418,7 +433,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         self.history_ = history
         self.n_iter_ = fit_result.iterations
         self.hyperparameters_ = self._hyperparameter_table(None)
-        self._predictor_made: Predictor | None = None
+        self._prepared = _Prepared()
 
     def _hyperparameter_table(self, theta_variance: FloatArray | None) -> Table:
         has_eps = self._fitted.switches.approximation.has_eps
@@ -427,10 +442,10 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
 
     @property
     def _predictor(self) -> Predictor:
-        """Made by the first prediction, with the factors it caches."""
-        if self._predictor_made is None:
-            self._predictor_made = self._make_predictor()
-        return self._predictor_made
+        """Made by the first prediction, which no fit should wait for."""
+        if self._prepared.predictor is None:
+            self._prepared.predictor = self._make_predictor()
+        return self._prepared.predictor
 
     def _make_predictor(self) -> Predictor:
         local = None
@@ -500,6 +515,16 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         )
         return bound + self.scaling_.log_jacobian(blocks.n)
 
+    def mean_log_variance(self) -> float:
+        """Mean over inputs of log ξ, the log variance of each inverse length-scale under q(θ).
+
+        In standardised units; how sure the fit is of its length-scales, on one scale for fits with
+        different inputs. Minus infinity for point estimates.
+        """
+        check_is_fitted(self)
+        with np.errstate(divide="ignore"):
+            return float(np.mean(np.log(self.posterior_.xi)))
+
     def corrected_hyperparameters(self, X: Any, y: Any) -> Table:
         """``hyperparameters_`` with spreads that count what q(θ) leaves out, from training rows.
 
@@ -554,7 +579,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         # Compiled functions and cached factors are made again on the other side.
         state = super().__getstate__()
-        return state | {"_predictor_made": None} if "_predictor_made" in state else state
+        return state | {"_prepared": _Prepared()} if "_prepared" in state else state
 
 
 def _or_auto(value: Any, auto: Any) -> Any:

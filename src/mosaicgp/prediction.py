@@ -30,14 +30,15 @@ from mosaicgp.model.predictive import (
     local_joint,
     local_moments,
     moments,
+    new_rows,
     predictive_state,
 )
 from mosaicgp.posterior import Posterior
 from mosaicgp.precision import in_double
 
 CHUNK_ROWS = 512
-GROUP_ROWS = 32
-GROUPS_AT_ONCE = 8
+GROUP_ROWS = 64
+MOST_ROWS = 1024
 JOINT_ROWS = 64
 CACHE_BYTES = 2**30
 CLOSED_JOINT_COST = 2e9
@@ -59,34 +60,35 @@ def _moments(
 @partial(jax.jit, static_argnames="noise")
 def _factorise(state: PredictiveState, nodes: Array, block: Block, noise: Noise) -> LocalFactor:
     """One block at every node of θ, nodes in front."""
-    lam, sigma_f = nodes_to_theta(nodes, state.parameters.theta)
-    return jax.lax.map(lambda t: local_factor(state, t[0], t[1], block, noise), (lam, sigma_f))
+    C = noise.covariance(state.prepared.noise, block.X, block.mask)
+    theta = nodes_to_theta(nodes, state.parameters.theta)
+    return jax.lax.map(lambda t: local_factor(state, t[0], t[1], block, C), theta)
 
 
 @partial(jax.jit, static_argnames=("noise", "of_y"))
 def _group_moments(
     state: PredictiveState,
     nodes: Array,
-    blocks: Block,
+    block: Block,
     factors: LocalFactor,
     X_new: Array,
     noise: Noise,
     of_y: bool,
 ) -> tuple[Array, Array]:
-    """Moments over q(θ) of groups of rows (g, t, d), each with its block: (g, t), (g, t)."""
+    """Moments over q(θ) of groups of rows (g, t, d) of one block: (g, t), (g, t)."""
     theta = nodes_to_theta(nodes, state.parameters.theta)
 
-    def group(args: tuple[Block, LocalFactor, Array]) -> tuple[Array, Array]:
-        block, factor, rows = args
+    def group(X: Array) -> tuple[Array, Array]:
+        rows = new_rows(state, X, block, noise, of_y)
 
         def draw(t: tuple[Array, Array, LocalFactor]) -> tuple[Array, Array]:
             lam, sigma_f, local = t
-            return local_moments(state, lam, sigma_f, block, local, rows, noise, of_y)
+            return local_moments(state, lam, sigma_f, block, local, rows)
 
-        means, variances = jax.lax.map(draw, (*theta, factor))
+        means, variances = jax.lax.map(draw, (*theta, factors))
         return jnp.mean(means, axis=0), jnp.mean(variances, axis=0) + jnp.var(means, axis=0)
 
-    return jax.lax.map(group, (blocks, factors, X_new))
+    return jax.lax.map(group, X_new)
 
 
 @partial(jax.jit, static_argnames=("noise", "of_y"))
@@ -100,10 +102,13 @@ def _group_joint(
     of_y: bool,
 ) -> LocalJoint:
     theta = nodes_to_theta(nodes, state.parameters.theta)
+    rows = new_rows(state, X_new, block, noise, of_y)
+    n = X_new.shape[0]
+    C_new = noise.joint(state.prepared.noise, X_new) if of_y else jnp.zeros((n, n), X_new.dtype)
 
     def draw(t: tuple[Array, Array, LocalFactor]) -> LocalJoint:
         lam, sigma_f, local = t
-        return local_joint(state, lam, sigma_f, block, local, X_new, noise, of_y)
+        return local_joint(state, lam, sigma_f, block, local, rows, C_new)
 
     return jax.lax.map(draw, (*theta, factor))
 
@@ -207,30 +212,21 @@ class Predictor:
         self._cache[index] = factor
         return factor
 
-    def _groups_at_once(self, local: Local) -> int:
-        """As many groups as a fixed share of the cache holds, for the factors are copied."""
-        n, m = local.blocks.block_size, self.state.parameters.Z.shape[0]
-        factor_bytes = 8 * len(local.nodes) * n * (n + 2 * m + 1)
-        return int(np.clip(CACHE_BYTES // 4 // factor_bytes, 1, GROUPS_AT_ONCE))
-
     def _local_moments(
         self, local: Local, X_new: np.ndarray, of_y: bool
     ) -> tuple[np.ndarray, np.ndarray]:
         mean, variance = np.empty(len(X_new)), np.empty(len(X_new))
-        groups = _group_rows(self._block_index(local, X_new))
         nodes = jnp.asarray(local.nodes)
-        at_once = self._groups_at_once(local)
-        for start in range(0, len(groups), at_once):
-            chosen = groups[start : start + at_once]
-            padded = chosen + [chosen[-1]] * ((at_once if len(chosen) > 1 else 1) - len(chosen))
-            blocks = _stack([self._block(local, index) for index, _ in padded])
-            factors = _stack([self._factor(local, index) for index, _ in padded])
-            rows = np.stack([_pad(X_new[part], GROUP_ROWS) for _, part in padded])
-            arguments = (self.state, nodes, blocks, factors, jnp.asarray(rows))
-            means, variances = map(np.asarray, _group_moments(*arguments, self._noise, of_y))
-            for position, (_, part) in enumerate(chosen):
-                mean[part] = means[position, : len(part)]
-                variance[part] = variances[position, : len(part)]
+        for index, part in _rows_by_block(self._block_index(local, X_new)):
+            n_groups = _rounded_up(len(part), GROUP_ROWS) // GROUP_ROWS
+            # Few shapes: a power of two of groups, each computed alike.
+            size = GROUP_ROWS << (n_groups - 1).bit_length()
+            groups = _pad(X_new[part], size).reshape(-1, GROUP_ROWS, X_new.shape[1])
+            block, factors = self._block(local, index), self._factor(local, index)
+            found = _group_moments(
+                self.state, nodes, block, factors, jnp.asarray(groups), self._noise, of_y
+            )
+            mean[part], variance[part] = (np.ravel(a)[: len(part)] for a in found)
         return mean, variance
 
     def _local_joint(
@@ -289,16 +285,12 @@ def _rounded_up(n: int, multiple: int) -> int:
     return -(-n // multiple) * multiple
 
 
-def _group_rows(labels: np.ndarray) -> list[tuple[int, np.ndarray]]:
-    """(block, row numbers) groups of at most GROUP_ROWS rows each."""
+def _rows_by_block(labels: np.ndarray) -> list[tuple[int, np.ndarray]]:
+    """(block, row numbers), at most MOST_ROWS rows at a time."""
     order = np.argsort(labels, kind="stable")
     values, starts = np.unique(labels[order], return_index=True)
-    groups = []
+    parts = []
     for value, rows in zip(values, np.split(order, starts[1:]), strict=True):
-        for start in range(0, len(rows), GROUP_ROWS):
-            groups.append((int(value), rows[start : start + GROUP_ROWS]))
-    return groups
-
-
-def _stack(trees: list) -> object:
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+        for start in range(0, len(rows), MOST_ROWS):
+            parts.append((int(value), rows[start : start + MOST_ROWS]))
+    return parts

@@ -17,11 +17,11 @@ from mosaicgp.model.expectations import ClosedForm
 from mosaicgp.model.given_theta import (
     dense_statistics,
     nodes_shape,
+    row_statistics,
     sampled_statistics,
-    weighted_gram,
     whiten,
 )
-from mosaicgp.model.kernel import cholesky, squared_distance, unit_cross, unit_gram
+from mosaicgp.model.kernel import cholesky, unit_cross, unit_gram
 from mosaicgp.model.noise import projected_gram
 from problems import JITTER, KINDS, random_problem
 
@@ -55,15 +55,28 @@ def own_projected(K_UU, K_UX):
     return projected_gram(K_UU, jax.lax.stop_gradient(cholesky(K_UU)), K_UX)
 
 
+def plain_cross(R, Z):
+    return jnp.exp(-0.5 * jnp.sum((R[:, None] - Z[None]) ** 2, axis=2))
+
+
+def plain_rows(W, t):
+    return W.T @ W, W.T @ t
+
+
 def symmetric(A):
     return 0.5 * (A + A.T)
 
 
 PAIRS = {
-    "weighted_gram": (
-        lambda K, w: (weighted_gram(K, w),),
-        lambda K, w: (K.T @ jnp.diag(w) @ K,),
-        lambda rng: (rng.normal(size=(9, 4)), rng.uniform(0.5, 2.0, size=9)),
+    "row_statistics": (
+        row_statistics,
+        lambda R, Z, scale, t: plain_rows(scale[:, None] * plain_cross(R, Z), t),
+        lambda rng: (
+            rng.normal(size=(9, 3)),
+            rng.normal(size=(4, 3)),
+            rng.uniform(0.5, 2.0, size=9) * rng.choice([-1.0, 1.0], size=9),
+            rng.normal(size=9),
+        ),
     ),
     "whiten": (
         lambda S, Q, g: whiten(symmetric(S), symmetric(Q), g),
@@ -92,7 +105,7 @@ PAIRS = {
     ),
     "unit_cross": (
         lambda R, Z: (unit_cross(R, Z),),
-        lambda R, Z: (jnp.exp(-0.5 * squared_distance(R, Z)),),
+        lambda R, Z: (plain_cross(R, Z),),
         lambda rng: (rng.normal(size=(7, 3)), rng.normal(size=(4, 3))),
     ),
 }

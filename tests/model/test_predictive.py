@@ -24,6 +24,9 @@ from mosaicgp.model.predictive import (
     moments,
     predictive_state,
 )
+from mosaicgp.model.predictive import (
+    new_rows as rows_of_block,
+)
 from problems import JITTER, random_problem
 
 seeds = st.integers(0, 2**32 - 1)
@@ -92,9 +95,18 @@ def test_moments_equal_quadrature_over_theta():
 
 @partial(jax.jit, static_argnames=("noise", "of_y"))
 def local(state, lam, sigma_f, block, X_new, noise, of_y):
-    factor = local_factor(state, lam, sigma_f, block, noise)
-    arguments = (state, lam, sigma_f, block, factor, X_new, noise, of_y)
-    return local_moments(*arguments), local_joint(*arguments)
+    shared = state.prepared.noise
+    factor = local_factor(state, lam, sigma_f, block, noise.covariance(shared, block.X, block.mask))
+    arguments = (
+        state,
+        lam,
+        sigma_f,
+        block,
+        factor,
+        rows_of_block(state, X_new, block, noise, of_y),
+    )
+    C_new = noise.joint(shared, X_new) if of_y else jnp.zeros((len(X_new), len(X_new)))
+    return local_moments(*arguments), local_joint(*arguments, C_new)
 
 
 @pytest.mark.parametrize("of_y", [False, True])

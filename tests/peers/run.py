@@ -23,9 +23,9 @@ def interpreter(peer: str) -> Path:
     return ROOT / f".venv-{peer}" / "bin" / "python"
 
 
-def install(peer: str) -> None:
+def install(peer: str, requirements: Path | None = None) -> None:
     """Make the peer's environment, unless its stamp says that it is there."""
-    requirements = HERE / f"requirements-{peer}.txt"
+    requirements = requirements or HERE / f"requirements-{peer}.txt"
     python = interpreter(peer)
     folder = python.parents[1]
     stamp, wanted = folder / ".installed", f"{sys.version}\n{requirements.read_text()}"

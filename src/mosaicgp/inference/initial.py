@@ -37,11 +37,15 @@ def select_inducing(X: np.ndarray, m: int, rng: np.random.Generator) -> np.ndarr
 
 
 def starting_values(
-    U: np.ndarray, approximation: Approximation, rng: np.random.Generator | None = None
+    U: np.ndarray,
+    approximation: Approximation,
+    rng: np.random.Generator | None = None,
+    eps_ratio: float = 2.0,
 ) -> Free:
     """Free parameters to start from; with ``rng``, a random start around them.
 
-    ν = 1/√d keeps kernel values of order one whatever d (docs/mathematics.md, "Start").
+    ν = 1/√d keeps kernel values of order one whatever d (docs/mathematics.md, "Start"); the
+    inverse length-scales of k^ε are ``eps_ratio`` times that.
     """
     d = U.shape[1]
     nu = np.full(d, 1.0 / np.sqrt(d))
@@ -52,7 +56,7 @@ def starting_values(
         log_beta=np.array(np.log(0.01)),
         log_noise=np.array(np.log(0.2 if not approximation.has_eps else 0.1)),
         log_eps_variance=np.array(np.log(0.3)),
-        log_eps_lam=np.log(2.0 * nu),
+        log_eps_lam=np.log(eps_ratio * nu),
         inducing=U.copy(),
     )
     if rng is None:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import Array
 
@@ -38,25 +39,26 @@ class Batch(NamedTuple):
 
 class Control(NamedTuple):
     """Step sizes: ρ of the natural gradient, the rate of Adam, the weight of this iterate in the
-    running average, and the jitter of Σ."""
+    running average, and the jitter of Σ. Handed to a step as one array, which is one transfer."""
 
-    rho: Array
-    rate: Array
-    average: Array
-    jitter: Array
+    rho: float
+    rate: float
+    average: float
+    jitter: float
 
 
 class State(NamedTuple):
     """All that a step changes.
 
-    ``learned`` are the fields of ``Free`` under optimisation, ``average`` their running average,
+    ``learned`` (p,) are the fields of ``Free`` under optimisation, ``packed`` into one vector so
+    that a step updates one array and not twenty; ``average`` (p,) is their running average.
     ``scale`` (≤ 1) multiplies both step sizes and is halved when a step is rejected.
     """
 
-    learned: dict[str, Array]
+    learned: Array
     eta: NaturalParameters
     optimiser: optax.OptState
-    average: dict[str, Array]
+    average: Array
     scale: Array
     rejected: Array
     streak: Array
@@ -69,9 +71,25 @@ class Info(NamedTuple):
     accepted: Array
 
 
+def packed(free: Free, switches: Switches) -> Array:
+    """The learned fields of ``free`` as one vector."""
+    return jnp.concatenate([jnp.ravel(getattr(free, name)) for name in switches.learned()])
+
+
+def unpacked(learned: Array, free: Free, switches: Switches) -> Free:
+    """``free`` with its learned fields taken from the vector."""
+    fields, start = {}, 0
+    for name in switches.learned():
+        shape = jnp.shape(getattr(free, name))
+        size = int(np.prod(shape))
+        fields[name] = learned[start : start + size].reshape(shape)
+        start += size
+    return free._replace(**fields)
+
+
 def initial_state(free: Free, switches: Switches, eta: NaturalParameters | None = None) -> State:
     """Start at ``free`` with q(s) = p(s), or at the given q(s)."""
-    learned = {name: jnp.asarray(getattr(free, name)) for name in switches.learned()}
+    learned = packed(free, switches)
     m, dtype = free.inducing.shape[0], jnp.asarray(free.nu).dtype
     eta = eta or NaturalParameters(jnp.zeros(m, dtype), jnp.eye(m, dtype=dtype))
     zero = jnp.zeros((), dtype=jnp.int32)
@@ -79,7 +97,7 @@ def initial_state(free: Free, switches: Switches, eta: NaturalParameters | None 
 
 
 def stochastic_bound(
-    learned: dict[str, Array],
+    learned: Array,
     q: InducingPosterior,
     free: Free,
     fixed: Fixed,
@@ -88,7 +106,7 @@ def stochastic_bound(
     switches: Switches,
 ) -> tuple[Array, Statistics]:
     """The estimate of L from one batch, and the (weighted) statistics it is made of."""
-    parameters = constrain(free._replace(**learned), fixed, switches)
+    parameters = constrain(unpacked(learned, free, switches), fixed, switches)
     noise = switches.approximation.noise
     statistics = sampled_statistics(parameters, batch.blocks, batch.nodes, noise, jitter)
     statistics = jax.tree.map(lambda part: batch.weight * part, statistics)
@@ -100,24 +118,24 @@ def stochastic_bound(
 
 @partial(jax.jit, static_argnames="switches")
 def step(
-    state: State, free: Free, fixed: Fixed, batch: Batch, control: Control, switches: Switches
+    state: State, free: Free, fixed: Fixed, batch: Batch, control: Array, switches: Switches
 ) -> tuple[State, Info]:
-    """One iteration; a step that gives anything not finite leaves the state as it was."""
+    """One iteration; a step that gives anything not finite leaves the state as it was.
+
+    ``control`` (4,) holds the fields of ``Control``.
+    """
+    rho, rate, weight, jitter = control
     q = from_natural(state.eta)
     gradient = jax.value_and_grad(stochastic_bound, has_aux=True)
-    (bound, statistics), slope = gradient(
-        state.learned, q, free, fixed, batch, control.jitter, switches
-    )
+    (bound, statistics), slope = gradient(state.learned, q, free, fixed, batch, jitter, switches)
     with jax.numpy_dtype_promotion("standard"):  # optax mixes its integer counter with floats
         direction, optimiser = _adam.update(slope, state.optimiser)
-    rate = control.rate * state.scale
-    learned = jax.tree.map(lambda a, b: a + rate * b, state.learned, direction)
-    eta = natural_step(state.eta, statistics, control.rho * state.scale)
-    average = jax.tree.map(
-        lambda old, new: old + control.average * (new - old), state.average, learned
-    )
-    finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves((bound, learned, eta))]
-    accepted = jnp.all(jnp.stack(finite))
+    learned = state.learned + rate * state.scale * direction
+    eta = natural_step(state.eta, statistics, rho * state.scale)
+    average = state.average + weight * (learned - state.average)
+    # A sum is finite only if all its terms are.
+    total = sum((jnp.sum(leaf) for leaf in (learned, *eta)), start=bound)
+    accepted = jnp.isfinite(total)
     taken = State(
         learned,
         eta,
@@ -136,7 +154,7 @@ def step(
 
 @partial(jax.jit, static_argnames="switches")
 def finished(
-    learned: dict[str, Array], eta: NaturalParameters, free: Free, fixed: Fixed, switches: Switches
+    learned: Array, eta: NaturalParameters, free: Free, fixed: Fixed, switches: Switches
 ) -> tuple[Parameters, InducingPosterior]:
     """The model's parameters and q(s) of a state."""
-    return constrain(free._replace(**learned), fixed, switches), from_natural(eta)
+    return constrain(unpacked(learned, free, switches), fixed, switches), from_natural(eta)

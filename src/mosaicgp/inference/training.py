@@ -26,6 +26,7 @@ from mosaicgp.inference.stochastic import (
     finished,
     initial_state,
     step,
+    unpacked,
 )
 from mosaicgp.inference.validation_score import HeldRows, held_nlpd
 from mosaicgp.model.bound import Block, Parameters
@@ -112,7 +113,7 @@ class _Kept(NamedTuple):
     """A state worth keeping, and its validation NLPD."""
 
     nlpd: float
-    learned: dict[str, Array]
+    learned: Array
     eta: NaturalParameters
 
 
@@ -209,9 +210,14 @@ class _Training:
             self._enter(sizes.phase, iteration)
             sizes = self._sizes(iteration, progress)
         batch = self._batch(self._phase == "settle" or self._settings.sampling == "reshuffle")
-        control = Control(*self._cast((sizes.rho, sizes.rate, sizes.average, self._jitter)))
+        control = Control(sizes.rho, sizes.rate, sizes.average, self._jitter)
         self._state, info = step(
-            self._state, self._free, self._fixed, batch, control, self._switches
+            self._state,
+            self._free,
+            self._fixed,
+            batch,
+            jnp.asarray(control, self._dtype),
+            self._switches,
         )
         self._pending.append((iteration, info, sizes, perf_counter() - self._began))
         due = (iteration + 1) % self._settings.check_every == 0
@@ -287,17 +293,18 @@ class _Training:
             return
         self._to_adapt.pop(0)
         self._adapted = len(self.history) + len(self._pending)
-        lam = np.exp(np.asarray(self._state.learned["log_eps_lam"], dtype=np.float64))
+        free = unpacked(self._state.learned, self._free, self._switches)
+        lam = np.exp(np.asarray(free.log_eps_lam, dtype=np.float64))
         if np.all(np.isfinite(lam)):
             self._take_data(self.data.adapt(lam))
             # Scores on other held rows do not compare.
             self.best, self._stale = None, 0
 
-    def _candidate(self) -> dict[str, Array]:
+    def _candidate(self) -> Array:
         """What would be kept if the fit ended now."""
         return self._state.average if self._phase == "anneal" else self._state.learned
 
-    def nlpd(self, learned: dict[str, Array], eta: NaturalParameters) -> float:
+    def nlpd(self, learned: Array, eta: NaturalParameters) -> float:
         """The validation NLPD of a state; NaN without held rows."""
         if self._held is None:
             return np.nan

@@ -8,9 +8,16 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from mosaicgp.inference.parameters import Fixed, Free, Switches, constrain
+from mosaicgp.inference.stochastic import unpacked
 from mosaicgp.model.bound import Block
 from mosaicgp.model.posterior import NaturalParameters, from_natural
-from mosaicgp.model.predictive import local_factor, local_moments, moments, predictive_state
+from mosaicgp.model.predictive import (
+    local_factor,
+    local_moments,
+    moments,
+    new_rows,
+    predictive_state,
+)
 
 
 class HeldRows(NamedTuple):
@@ -23,7 +30,7 @@ class HeldRows(NamedTuple):
 
 @partial(jax.jit, static_argnames="switches")
 def held_nlpd(
-    learned: dict[str, Array],
+    learned: Array,
     eta: NaturalParameters,
     free: Free,
     fixed: Fixed,
@@ -33,15 +40,17 @@ def held_nlpd(
 ) -> Array:
     """Mean of −log p(y) over the held rows, at the means of q(θ), in standardised units."""
     noise = switches.approximation.noise
-    parameters = constrain(free._replace(**learned), fixed, switches)
+    parameters = constrain(unpacked(learned, free, switches), fixed, switches)
     state = predictive_state(parameters, from_natural(eta), noise, jitter)
     lam, sigma_f = parameters.theta.nu, parameters.theta.alpha
 
     def group(pair: tuple[Block, Block]) -> Array:
         (X, y, mask), block = pair
         if switches.approximation.local:
-            factor = local_factor(state, lam, sigma_f, block, noise)
-            mean, variance = local_moments(state, lam, sigma_f, block, factor, X, noise, of_y=True)
+            C = noise.covariance(state.prepared.noise, block.X, block.mask)
+            factor = local_factor(state, lam, sigma_f, block, C)
+            rows = new_rows(state, X, block, noise, of_y=True)
+            mean, variance = local_moments(state, lam, sigma_f, block, factor, rows)
         else:
             mean, variance = moments(state, X, bayesian=False)
             variance = variance + noise.marginal(state.prepared.noise, X)

@@ -15,7 +15,7 @@ from jax import Array, lax
 from jax.scipy.linalg import solve_triangular
 
 from mosaicgp.model.bound import Block, Parameters, Statistics
-from mosaicgp.model.kernel import cholesky, cross, gram, inducing_gram
+from mosaicgp.model.kernel import cholesky, cross, gram, inducing_gram, squared_distance
 from mosaicgp.model.noise import Noise
 from mosaicgp.model.posterior import nodes_to_theta
 
@@ -45,12 +45,12 @@ def _independent(
     theta = parameters.theta
     X, y, mask = (part.reshape(-1, *part.shape[2:]) for part in blocks)
     lam, sigma_f = nodes_to_theta(nodes.reshape(len(y), -1), theta)
-    K = cross(X, parameters.Z, lam, sigma_f[:, None])
     variance = noise.marginal(noise.prepare(parameters.noise, jitter), X)
-    weight = mask / variance
+    root = mask / jnp.sqrt(variance)
+    Q, g = row_statistics(X * lam, parameters.Z, root * sigma_f, root * y)
     second = theta.alpha**2 + theta.beta
-    constant = -0.5 * jnp.sum(mask * jnp.log(variance) + weight * (y**2 + second))
-    return weighted_gram(K, weight), K.T @ (weight * y), constant
+    constant = -0.5 * jnp.sum(mask * jnp.log(variance) + root**2 * (y**2 + second))
+    return Q, g, constant
 
 
 def _correlated(
@@ -81,22 +81,34 @@ def _correlated(
 
 
 @jax.custom_vjp
-def weighted_gram(K: Array, weight: Array) -> Array:
-    """Kᵀ diag(weight) K (m, m) for K (n, m)."""
-    return (K * weight[:, None]).T @ K
+def row_statistics(R: Array, Z: Array, scale: Array, t: Array) -> tuple[Array, Array]:
+    """WᵀW (m, m) and Wᵀt (m,) for W = scale_i exp(−½‖r_i − z_j‖²), R (n, d), Z (m, d)."""
+    return _row_forward(R, Z, scale, t)[0]
 
 
-def _weighted_gram_forward(K: Array, weight: Array) -> tuple[Array, tuple[Array, Array]]:
-    return weighted_gram(K, weight), (K, weight)
+_RowSaved = tuple[Array, Array, Array, Array, Array]
 
 
-def _weighted_gram_backward(saved: tuple[Array, Array], Q_bar: Array) -> tuple[Array, Array]:
-    K, weight = saved
-    product = K @ (Q_bar + Q_bar.T)
-    return product * weight[:, None], 0.5 * jnp.sum(product * K, axis=1)
+def _row_forward(
+    R: Array, Z: Array, scale: Array, t: Array
+) -> tuple[tuple[Array, Array], _RowSaved]:
+    W = scale[:, None] * jnp.exp(-0.5 * squared_distance(R, Z))
+    return (W.T @ W, W.T @ t), (R, Z, scale, t, W)
 
 
-weighted_gram.defvjp(_weighted_gram_forward, _weighted_gram_backward)
+def _row_backward(saved: _RowSaved, bars: tuple[Array, Array]) -> tuple[Array, Array, Array, Array]:
+    R, Z, scale, t, W = saved
+    Q_bar, g_bar = bars
+    H = (W @ (Q_bar + Q_bar.T) + t[:, None] * g_bar[None, :]) * W
+    by_row = jnp.sum(H, axis=1)
+    R_bar = H @ Z - by_row[:, None] * R
+    Z_bar = H.T @ R - jnp.sum(H, axis=0)[:, None] * Z
+    real = scale != 0.0  # not a row that pads
+    scale_bar = jnp.where(real, by_row, 0.0) / jnp.where(real, scale, 1.0)
+    return R_bar, Z_bar, scale_bar, W @ g_bar
+
+
+row_statistics.defvjp(_row_forward, _row_backward)
 
 
 @jax.custom_vjp
@@ -181,7 +193,7 @@ def _transposed(A: Array) -> Array:
 def _triangular_inverse(L: Array) -> Array:
     """L⁻¹ of a lower triangular matrix (n, n), halved so that most of it are products."""
     n = L.shape[-1]
-    if n <= 64:
+    if n <= 128:
         return solve_triangular(L, jnp.eye(n, dtype=L.dtype), lower=True)
     half = n // 2
     first = _triangular_inverse(L[:half, :half])

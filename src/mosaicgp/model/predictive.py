@@ -120,15 +120,35 @@ class LocalFactor(NamedTuple):
     white_residual: Array
 
 
+class NewRows(NamedTuple):
+    """Rows of one block to predict, X (t, d), and the noise they share with it, whatever θ is.
+
+    ``cross`` (t, n) is cov(ε*, ε_b) and ``marginal`` (t,) the variance of ε*; zero where it is f
+    that is predicted.
+    """
+
+    X: Array
+    cross: Array
+    marginal: Array
+
+
+def new_rows(state: PredictiveState, X: Array, block: Block, noise: Noise, of_y: bool) -> NewRows:
+    """Rows to predict y at, or f."""
+    if of_y:
+        shared = state.prepared.noise
+        return NewRows(X, noise.cross(shared, X, block.X), noise.marginal(shared, X))
+    t, n = X.shape[0], block.X.shape[0]
+    return NewRows(X, jnp.zeros((t, n), dtype=X.dtype), jnp.zeros(t, dtype=X.dtype))
+
+
 def local_factor(
-    state: PredictiveState, lam: Array, sigma_f: Array, block: Block, noise: Noise
+    state: PredictiveState, lam: Array, sigma_f: Array, block: Block, C: Array
 ) -> LocalFactor:
-    """Factorise one block at one θ."""
+    """Factorise one block at one θ, given the covariance C (n, n) of its noise."""
     X, y, mask = block
     both = mask[:, None] * mask[None, :]
     V = right_whiten(cross(X, state.parameters.Z, lam, sigma_f) * mask[:, None], state.prepared.L)
-    R = (gram(X, lam, sigma_f**2) + noise.joint(state.prepared.noise, X)) * both - V @ V.T
-    chol = cholesky(R + jnp.diag(1.0 - mask))
+    chol = cholesky(gram(X, lam, sigma_f**2) * both + C - V @ V.T)
     white_V = solve_triangular(chol, V, lower=True)
     white_residual = solve_triangular(chol, y - V @ state.q.v_mean, lower=True)
     return LocalFactor(chol, V, white_V, white_residual)
@@ -149,14 +169,10 @@ def _condition(
     sigma_f: Array,
     block: Block,
     factor: LocalFactor,
-    X_new: Array,
-    noise: Noise,
-    of_y: bool,
+    rows: NewRows,
 ) -> _Conditional:
-    V_new = right_whiten(cross(X_new, state.parameters.Z, lam, sigma_f), state.prepared.L)
-    prior = se(X_new, block.X, lam, sigma_f**2)
-    if of_y:
-        prior = prior + noise.cross(state.prepared.noise, X_new, block.X)
+    V_new = right_whiten(cross(rows.X, state.parameters.Z, lam, sigma_f), state.prepared.L)
+    prior = se(rows.X, block.X, lam, sigma_f**2) + rows.cross
     r = prior * block.mask[None, :] - V_new @ factor.V.T
     T = solve_triangular(factor.chol, r.T, lower=True)
     mean = V_new @ state.q.v_mean + T.T @ factor.white_residual
@@ -169,15 +185,11 @@ def local_moments(
     sigma_f: Array,
     block: Block,
     factor: LocalFactor,
-    X_new: Array,
-    noise: Noise,
-    of_y: bool,
+    rows: NewRows,
 ) -> tuple[Array, Array]:
     """Mean and variance (t,), (t,) of f* or y* for rows of one block, given θ."""
-    c = _condition(state, lam, sigma_f, block, factor, X_new, noise, of_y)
-    prior = jnp.full(X_new.shape[0], sigma_f**2)
-    if of_y:
-        prior = prior + noise.marginal(state.prepared.noise, X_new)
+    c = _condition(state, lam, sigma_f, block, factor, rows)
+    prior = sigma_f**2 + rows.marginal
     conditional = prior - jnp.sum(c.V_new**2, axis=1) - jnp.sum(c.T**2, axis=0)
     spread = jnp.sum((c.G @ state.q.v_root.T) ** 2, axis=1)
     return c.mean, _above_rounding(conditional, prior) + spread
@@ -200,13 +212,10 @@ def local_joint(
     sigma_f: Array,
     block: Block,
     factor: LocalFactor,
-    X_new: Array,
-    noise: Noise,
-    of_y: bool,
+    rows: NewRows,
+    C_new: Array,
 ) -> LocalJoint:
-    """The joint of f* or y* for rows of one block, given θ."""
-    c = _condition(state, lam, sigma_f, block, factor, X_new, noise, of_y)
-    own = gram(X_new, lam, sigma_f**2) - c.V_new @ c.V_new.T - c.T.T @ c.T
-    if of_y:
-        own = own + noise.joint(state.prepared.noise, X_new)
+    """The joint of f* or y* for rows of one block, given θ and the covariance of their noise."""
+    c = _condition(state, lam, sigma_f, block, factor, rows)
+    own = gram(rows.X, lam, sigma_f**2) + C_new - c.V_new @ c.V_new.T - c.T.T @ c.T
     return LocalJoint(c.mean, own, c.G @ state.q.v_root.T)

@@ -1,0 +1,55 @@
+"""Times steps of GPyTorch's SVGP, NGD and Adam; one line of input a measurement."""
+
+import sys
+import time
+
+import gpytorch
+import torch
+from problem import INPUTS, N_DATA, RHO, STEPS, rows
+
+torch.set_default_dtype(torch.float64)
+
+
+class Model(gpytorch.models.ApproximateGP):
+    def __init__(self, Z):
+        q = gpytorch.variational.NaturalVariationalDistribution(len(Z))
+        strategy = gpytorch.variational.VariationalStrategy(
+            self, Z, q, learn_inducing_locations=False
+        )
+        super().__init__(strategy)
+        self.mean_module = gpytorch.means.ZeroMean()
+        kernel = gpytorch.kernels.RBFKernel(ard_num_dims=Z.shape[1])
+        kernel.lengthscale = INPUTS**0.5
+        self.covar_module = gpytorch.kernels.ScaleKernel(kernel)
+
+    def forward(self, x):
+        return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
+
+
+def stepper(n: int, m: int):
+    X, y, Z = map(torch.tensor, rows(n, m))
+    model, likelihood = Model(Z), gpytorch.likelihoods.GaussianLikelihood()
+    natural = gpytorch.optim.NGD(model.variational_parameters(), num_data=N_DATA, lr=RHO)
+    others = [*model.hyperparameters(), *likelihood.parameters()]
+    adam = torch.optim.Adam(others, lr=0.01)
+    bound = gpytorch.mlls.VariationalELBO(likelihood, model, num_data=N_DATA)
+    model.train(), likelihood.train()
+
+    def step():
+        natural.zero_grad(), adam.zero_grad()
+        (-bound(model(X), y)).backward()
+        natural.step(), adam.step()
+
+    return step
+
+
+steps: dict = {}
+for line in sys.stdin:
+    shape = tuple(map(int, line.split()))
+    if shape not in steps:
+        steps[shape] = stepper(*shape)
+        steps[shape](), steps[shape]()
+    began = time.perf_counter()
+    for _ in range(STEPS):
+        steps[shape]()
+    print((time.perf_counter() - began) / STEPS, flush=True)

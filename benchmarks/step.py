@@ -1,0 +1,183 @@
+"""Seconds of one training step, beside GPflow, GPyTorch and GPJax on the same shapes.
+
+`step.py [--rounds N] [--out PATH]`
+
+Every library runs in an environment of its own, in a process that waits while the others are
+measured. Rounds are interleaved; a figure is the median over rounds, a ratio the median of the
+ratios within a round. `make bench-step` sets the path for the two folders of peers.
+"""
+
+import argparse
+import subprocess
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from machine import description
+from problem import INPUTS, N_DATA, RHO, STEPS, rows
+from run import install, interpreter
+
+from mosaicgp.inference.initial import starting_values
+from mosaicgp.inference.parameters import Fixed, Switches
+from mosaicgp.inference.stochastic import Batch, Control, initial_state, step
+from mosaicgp.model.bound import Block
+from mosaicgp.model.family import APPROXIMATIONS
+from mosaicgp.model.given_theta import nodes_shape
+from mosaicgp.precision import in_double
+
+ROOT = Path(__file__).resolve().parents[1]
+PEERS = ("gpflow", "gpytorch", "gpjax")
+
+
+class Peer:
+    """A library in its own environment, asked through its standard input."""
+
+    def __init__(self, name: str) -> None:
+        here = ROOT / "benchmarks" / "peers"
+        own = here / f"requirements-{name}.txt"
+        install(name, own if own.exists() else None)
+        self._process = subprocess.Popen(
+            [interpreter(name), here / f"{name}_side.py"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env={"TF_USE_LEGACY_KERAS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "PATH": "/usr/bin:/bin"},
+        )
+
+    def seconds(self, n: int, m: int) -> float:
+        """Seconds a step."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(f"{n} {m}\n")
+        self._process.stdin.flush()
+        return float(self._process.stdout.readline())
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate()
+
+
+class Ours:
+    """The step of mosaicgp at one shape, as training calls it."""
+
+    def __init__(self, kind: str, n: int, m: int) -> None:
+        X, y, U = rows(n, m)
+        noise = APPROXIMATIONS[kind].noise
+        self._switches = Switches(APPROXIMATIONS[kind], bayesian=True)
+        start = starting_values(U, APPROXIMATIONS[kind])
+        self._free = jax.tree.map(jnp.asarray, start)
+        self._fixed = Fixed(jnp.asarray(U), self._free.nu)
+        nodes = np.random.default_rng(1).normal(size=nodes_shape(noise, 1, n, INPUTS))
+        block = Block(*(jnp.asarray(a[None]) for a in (X, y, np.ones(n))))
+        self._batch = Batch(block, jnp.asarray(nodes), jnp.asarray(N_DATA / n))
+        self._control = jnp.asarray(Control(RHO, 0.01, 1.0, 1e-6))
+        self._state = initial_state(self._free, self._switches)
+        self._run(2)
+
+    def _run(self, n_steps: int) -> None:
+        arguments = (self._free, self._fixed, self._batch, self._control, self._switches)
+        for _ in range(n_steps):
+            self._state, _ = step(self._state, *arguments)
+        jax.block_until_ready(self._state)
+
+    def seconds(self) -> float:
+        """Seconds a step."""
+        began = time.perf_counter()
+        self._run(STEPS)
+        return (time.perf_counter() - began) / STEPS
+
+
+class Products:
+    """The two n × m × m products that a step cannot do without."""
+
+    def __init__(self, n: int, m: int) -> None:
+        rng = np.random.default_rng(0)
+        self._K, self._A = (
+            jnp.asarray(rng.normal(size=(n, m))),
+            jnp.asarray(rng.normal(size=(m, m))),
+        )
+        self._both = jax.jit(lambda K, A: (K @ A, K.T @ K))
+        self.seconds()
+
+    def seconds(self) -> float:
+        """Seconds for both."""
+        began = time.perf_counter()
+        for _ in range(STEPS):
+            out = self._both(self._K, self._A)
+        jax.block_until_ready(out)
+        return (time.perf_counter() - began) / STEPS
+
+
+@in_double
+def measure(rounds: int) -> tuple[dict[str, dict[str, float]], list[str]]:
+    """Median seconds of every contender at every shape, and lines about their ratios."""
+    peers = {name: Peer(name) for name in PEERS}
+    dtc = {m: Ours("dtc", 1024, m) for m in (100, 500)}
+    products = {m: Products(1024, m) for m in (100, 500)}
+    pic = Ours("pic", 256, 100)
+    table: dict[str, dict[str, float]] = {}
+    lines = []
+    for m in (100, 500):
+        found: dict[str, list[float]] = {}
+        for _ in range(rounds):
+            here = {name: peer.seconds(1024, m) for name, peer in peers.items()}
+            here["mosaicgp dtc"] = dtc[m].seconds()
+            here["two products"] = products[m].seconds()
+            if m == 100:
+                here["mosaicgp pic, a block of 256"] = pic.seconds()
+            for name, value in here.items():
+                found.setdefault(name, []).append(value)
+            print(m, {name: f"{1e3 * value:.2f} ms" for name, value in here.items()}, flush=True)
+        values = {name: np.array(times) for name, times in found.items()}
+        table[f"M = {m}"] = {name: float(np.median(times)) for name, times in values.items()}
+        fastest = np.min([values[name] for name in PEERS], axis=0)
+        lines.append(
+            f"M = {m}: dtc is {np.median(fastest / values['mosaicgp dtc']):.1f} times as fast as "
+            "the fastest peer of each round, and takes "
+            f"{np.median(values['mosaicgp dtc'] / values['two products']):.1f} times as long as "
+            "the two products"
+        )
+        if m == 100:
+            ratio = np.median(fastest / values["mosaicgp pic, a block of 256"])
+            lines.append(f"pic, a block of 256 rows: {ratio:.1f} times as fast as that peer's step")
+    for peer in peers.values():
+        peer.close()
+    return table, lines
+
+
+def page(table: dict[str, dict[str, float]], lines: list[str], rounds: int) -> str:
+    """The figures as a Markdown page."""
+    names = list(dict.fromkeys(name for column in table.values() for name in column))
+    text = [
+        "# Seconds of a training step",
+        "",
+        "1,024 rows, 8 inputs, float64, fixed inducing inputs, a natural-gradient step and a step",
+        "of Adam; mosaicgp learns a distribution of the hyperparameters, the others a point.",
+        f"Median of {rounds} interleaved rounds, milliseconds.",
+        "",
+        "`make bench-step` on " + description() + ".",
+        "",
+        "| | " + " | ".join(table) + " |",
+        "|---|" + "---|" * len(table),
+    ]
+    for name in names:
+        cells = [f"{1e3 * c[name]:.2f}" if name in c else "" for c in table.values()]
+        text.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join([*text, "", *(f"- {line}." for line in lines)]) + "\n"
+
+
+def main() -> None:
+    """Measure and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--out", type=Path, default=Path("docs/benchmarks/step.md"))
+    arguments = parser.parse_args()
+    table, lines = measure(arguments.rounds)
+    print(*lines, sep="\n")
+    arguments.out.write_text(page(table, lines, arguments.rounds))
+
+
+if __name__ == "__main__":
+    main()
