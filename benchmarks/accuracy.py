@@ -87,11 +87,15 @@ def runs(
     """Table, method, split, model (None for the boosted trees)."""
     if "kin40k" in only:
         split = published_split(folder / "kin40k.parquet")
-        yield "kin40k", "pic 256/1200", split, SparseGPRegressor(n_inducing=256, block_size=1200)
+        yield "kin40k", "pic 100/1200", split, SparseGPRegressor(block_size=1200)
+        quick = SparseGPRegressor(block_size=256, max_time=10)
+        yield "kin40k", "pic 100/256, max_time=10", split, quick
         yield "kin40k", "boosting", split, None
     if "protein" in only:
         split = published_split(folder / "protein.parquet")
         yield "protein", "pic 100/512", split, SparseGPRegressor(block_size=512)
+        single = SparseGPRegressor(block_size=512, dtype="float32")
+        yield "protein", "pic 100/512, dtype=float32", split, single
         yield "protein", "boosting", split, None
     if "traffic" in only:
         table = pq.read_table(folder / "traffic.parquet")

@@ -39,4 +39,5 @@ def seconds(n: int, m: int, n_steps: int) -> float:
 
 for line in sys.stdin:
     n, m = map(int, line.split())
-    print((seconds(n, m, 10 * STEPS) - seconds(n, m, STEPS)) / (9 * STEPS), flush=True)
+    long = 30 * STEPS if m <= 100 else 5 * STEPS
+    print((seconds(n, m, long) - seconds(n, m, STEPS)) / (long - STEPS), flush=True)
