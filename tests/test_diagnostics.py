@@ -1,5 +1,6 @@
 """Distances between fits, and how sure a fit is of its length-scales."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,7 +21,7 @@ def fitted(seed):
     problem = random_problem("dtc", seed)
     posterior = Posterior.build(problem.parameters, problem.q, (0.0, 1.0), JITTER)
     model = SparseGPRegressor("dtc")
-    model.posterior_ = posterior
+    model.posterior_ = replace(posterior, U=np.zeros_like(posterior.U), alpha=abs(posterior.alpha))
     return model
 
 
@@ -47,6 +48,9 @@ def test_models_that_cannot_be_compared_are_named():
     few, many = (SparseGPRegressor("dtc", n_inducing=m, max_iter=300).fit(X, y) for m in (3, 4))
     with pytest.raises(ValueError, match="same number of inducing points"):
         mosaicgp.kl(few, many)
+    other = SparseGPRegressor("dtc", n_inducing=3, max_iter=300, random_state=1).fit(X, y)
+    with pytest.raises(ValueError, match="different inducing inputs"):
+        mosaicgp.kl(few, other)
     with pytest.raises(NotFittedError):
         mosaicgp.kl(few, SparseGPRegressor())
     assert_allclose(few.mean_log_variance(), np.mean(np.log(few.posterior_.xi)))

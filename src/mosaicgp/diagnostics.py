@@ -34,6 +34,11 @@ def kl(model_a: Any, model_b: Any) -> Divergence:
             f"kl: the models have {a.Z.shape} and {b.Z.shape} inducing inputs; only fits with the "
             "same number of inducing points and of columns can be compared."
         )
+    if not np.allclose(a.U, b.U):
+        raise ValueError(
+            "kl: the models have different inducing inputs, so their inducing outputs are not the "
+            "same things; fit the same rows with the same random_state."
+        )
     return Divergence(_inducing(a, b), _theta(a, b))
 
 
@@ -44,7 +49,8 @@ def _inducing(a: Posterior, b: Posterior) -> float:
     move = solve_triangular(L_b, L_a, lower=True)
     precision_root = np.linalg.inv(b.v_root)
     root = a.v_root @ move.T @ precision_root
-    shift = (move @ a.v_mean - b.v_mean) @ precision_root
+    same_sign = 1.0 if a.alpha * b.alpha >= 0 else -1.0  # (α, s) and (−α, −s) are the same f
+    shift = (same_sign * move @ a.v_mean - b.v_mean) @ precision_root
     log_det = np.linalg.slogdet(root)[1]
     return float(0.5 * (np.sum(root**2) + shift @ shift - len(shift)) - log_det)
 

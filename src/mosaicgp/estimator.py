@@ -129,11 +129,13 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         blocks of together 512.
     validation_rows : int or "auto", default="auto"
         Rows held back from training to watch the predictions by; they rejoin their blocks when it
-        ends. "auto" is 1,000 of tables of 5,000 rows or more.
+        ends (they are drawn anew whenever the rows are divided anew). "auto" is 1,000 of tables of
+        5,000 rows or more.
     dtype : {"float64", "float32"}, default="float64"
         Precision of the stochastic steps.
     warm_start : bool, default=False
-        Go on from the present fit, with its scaling and its inducing inputs.
+        Go on from the present fit, with its scaling, its inducing inputs (``n_inducing`` has no
+        effect) and its posterior.
     callback : callable or None, default=None
         Called with the progress of every iteration (``iteration``, ``bound``, ``seconds`` and
         more); returning True ends the fit with what it has.
@@ -166,7 +168,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
     history_ : Table
         Bound, validation NLPD, step sizes and seconds by iteration.
     blocks_ : Blocks or None
-        Training rows by block, standardised; None in a loaded model that does not need them.
+        Training rows by block, standardised; None where predictions do not need them: in a loaded
+        model, and after stochastic inference without blocks.
     n_iter_, n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -269,6 +272,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
             nodes=self._theta_nodes(X_user.shape, rng),
             fit_result=outcome.fit_result,
             history=outcome.history,
+            block_rows=plan.block_rows,
         )
         if outcome.error is not None:
             raise CallbackError(
@@ -352,7 +356,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
                 max_iter=max_iter,
                 max_time=self.max_time,
                 tol=tol,
-                check_every=max(25, max_iter // CHECKS),
+                check_every=min(max(25, max_iter // CHECKS), 50),
                 adapt_at=ADAPT_AT,
                 sampling="reshuffle" if self.sampling == "reshuffle" else "iid",
                 dtype=self.dtype,
@@ -425,6 +429,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         nodes: FloatArray,
         fit_result: FitResult,
         history: Table,
+        block_rows: int,
     ) -> None:
         """All that a fit or a load leaves behind.
 
@@ -432,8 +437,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         what is fitted alone.
         """
         self._arguments = arguments
-        rows = blocks.block_size if blocks is not None else AUTO_BLOCK_SIZE["exact"]
-        self._fitted = Fitted(self._switches(), rows)
+        self._fitted = Fitted(self._switches(), block_rows)
         self.posterior_ = posterior
         self.scaling_ = scaling
         self.partition_ = partition

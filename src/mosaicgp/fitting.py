@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -103,11 +104,12 @@ def fit_table(
     inputs and training draw from streams of their own: the same seed divides and selects alike,
     however it trains.
     """
+    began = perf_counter()
     scaling = Scaling.fit(X, y) if before is None else before.scaling
     streams = Streams(*rng.spawn(3))
     if isinstance(plan.settings, exact.Settings):
         return _fit_exact(X, y, scaling, plan, plan.settings, streams, report, before)
-    return _fit_stochastic(X, y, scaling, plan, plan.settings, streams, report, before)
+    return _fit_stochastic(X, y, scaling, plan, plan.settings, streams, report, before, began)
 
 
 def make_blocks(
@@ -136,6 +138,9 @@ def _origin(
 ) -> _Origin:
     if before is not None:
         free, fixed = release(before.posterior.parameters(), plan.switches)
+        if np.all(before.posterior.xi == 0.0):  # point estimates, which say nothing of spreads
+            usual = starting_values(before.posterior.U, plan.switches.approximation)
+            free = free._replace(log_xi=usual.log_xi, log_beta=usual.log_beta)
         return _Origin(
             Free(*map(np.asarray, free)),
             Fixed(*map(np.asarray, fixed)),
@@ -212,20 +217,29 @@ def _fit_stochastic(
     streams: Streams,
     report: Report,
     before: Start | None,
+    began: float,
 ) -> Outcome:
     switches = plan.switches
     if switches.approximation.blocked:
         X_std, y_std = scaling.transform_X(X), scaling.transform_y(y)
         partitioned = _Partitioned(X_std, y_std, plan, streams)
         # Before anything is learned all inputs count alike; a fitted model knows better.
-        data = partitioned.data(None if before is None else before.posterior.eps_lam)
+        known = before is not None and plan.adapt_partition
+        data = partitioned.data(before.posterior.eps_lam if before and known else None)
         origin = _origin(X_std, plan, streams.inducing, before)
     else:
-        partitioned = None
         data = _row_data(X, y, scaling, plan, streams.training)
         sample = sample_rows(len(y), streams.inducing)
         origin = _origin(scaling.transform_X(X[sample]), plan, streams.inducing, before)
-    shift = scaling.log_jacobian(len(y))
+    # The bound is that of the rows trained on; the held ones have no part in it.
+    n_held = 0 if data.held is None else int(data.held.mask.sum())
+    shift = scaling.log_jacobian(len(y) - n_held)
+    nlpd_shift = -scaling.log_jacobian(1)
+
+    def in_user_units(progress: training.Progress) -> training.Progress:
+        nlpd = progress.validation_nlpd + nlpd_shift
+        return progress._replace(bound=progress.bound + shift, validation_nlpd=nlpd)
+
     outcome = training.fit_stochastic(
         origin.free,
         origin.fixed,
@@ -234,22 +248,16 @@ def _fit_stochastic(
         settings,
         streams.training,
         origin.eta,
-        lambda progress: report(progress._replace(bound=progress.bound + shift)),
+        lambda progress: report(in_user_units(progress)),
+        began,
     )
-    nlpd_shift = -scaling.log_jacobian(1)
-    history = {
-        "iteration": [p.iteration for p in outcome.history],
-        "bound": [p.bound + shift for p in outcome.history],
-        "validation_nlpd": [p.validation_nlpd + nlpd_shift for p in outcome.history],
-        "rho": [p.rho for p in outcome.history],
-        "rate": [p.rate for p in outcome.history],
-        "accepted": [p.accepted for p in outcome.history],
-        "seconds": [p.seconds for p in outcome.history],
-    }
+    records = [in_user_units(progress) for progress in outcome.history]
+    names = ("iteration", "bound", "validation_nlpd", "rho", "rate", "accepted", "seconds")
+    history = {name: [getattr(record, name) for record in records] for name in names}
     return Outcome(
         Posterior.build(outcome.parameters, outcome.q, switches.prior, outcome.jitter),
         scaling,
-        None if partitioned is None else partitioned.partition,
+        outcome.data.partition,
         outcome.data.blocks,
         _result(outcome, shift),
         Table(history),
@@ -272,22 +280,21 @@ class _Partitioned:
 
     def __init__(self, X_std: FloatArray, y_std: FloatArray, plan: Plan, streams: Streams) -> None:
         self._X, self._y, self._plan, self._streams = X_std, y_std, plan, streams
-        self.partition: Partition | None = None
 
     def data(self, scale: FloatArray | None) -> training.TrainingData:
         """Blocks of rows that are near each other in the space of X times ``scale``."""
         plan, rng = self._plan, self._streams.training
-        self.partition = build_partition(
+        partition = build_partition(
             plan.partition, self._X, plan.block_rows, self._streams.partition, scale
         )
-        blocks = make_blocks(self._X, self._y, self.partition, plan.block_rows)
+        blocks = make_blocks(self._X, self._y, partition, plan.block_rows)
         held, mask = None, blocks.mask
         if (n_held := _n_held(plan, len(self._y))) > 0:
             held, mask = hold_in_blocks(blocks, n_held, rng)
         rows = plan.batch_rows or BLOCK_ROWS_A_STEP
         sampler = BlockSampler(blocks, mask, max(1, rows // plan.block_rows), rng)
         adapt = self.data if plan.adapt_partition else None
-        return training.TrainingData(sampler, held, blocks, mask, adapt)
+        return training.TrainingData(sampler, held, partition, blocks, mask, adapt)
 
 
 def _n_held(plan: Plan, n: int) -> int:

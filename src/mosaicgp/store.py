@@ -57,6 +57,7 @@ def save(model: SparseGPRegressor, path: str | Path) -> None:
         "n_features": model.n_features_in_,
         "feature_names": _names(model),
         "fit_result": asdict(model.fit_result_),
+        "block_rows": model._fitted.block_rows,
     }
     arrays = {
         f"{group}.{name}": np.asarray(array, order="C")
@@ -100,6 +101,7 @@ def load(path: str | Path) -> SparseGPRegressor:
             nodes=arrays["nodes.theta"],
             fit_result=FitResult(**header["fit_result"]),
             history=Table(_group(arrays, "history")),
+            block_rows=int(header.get("block_rows", _block_rows_of_version_1(parameters))),
         )
     except (KeyError, TypeError, IndexError, ValueError) as error:
         raise StoreError(
@@ -143,6 +145,11 @@ def _check_version(path: Path, header: dict[str, Any]) -> None:
 def _group(arrays: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
     prefix = name + "."
     return {key[len(prefix) :]: value for key, value in arrays.items() if key.startswith(prefix)}
+
+
+def _block_rows_of_version_1(parameters: dict[str, Any]) -> int:
+    """Early files did not say; all were of exact inference."""
+    return 128 if parameters["block_size"] == "auto" else int(parameters["block_size"])
 
 
 def _names(model: SparseGPRegressor) -> list[str] | None:

@@ -101,8 +101,7 @@ class BlockSampler(Sampler):
 class Held:
     """Rows kept from training to watch predictions: X (g, t, d), y (g, t), mask (g, t).
 
-    Where predictions are local, group g belongs to block ``block[g]``, and ``mask`` of the training
-    rows (B, n_b) leaves the held rows out.
+    Where predictions are local, group g belongs to block ``block[g]``.
     """
 
     X: FloatArray

@@ -248,7 +248,7 @@ class _Climb:
         except Exception as error:
             message = f"the callback raised {error!r} at iteration {progress.iteration}"
             raise _End("interrupted", message, error) from error
-        if stop is True:
+        if isinstance(stop, bool | np.bool_) and stop:
             message = f"stopped by the callback at iteration {progress.iteration}"
             raise _End("interrupted", message)
 
@@ -367,6 +367,9 @@ def fit_exact(
         if best is None or outcome.bound > best.bound:
             best = outcome
         if outcome.status in ("interrupted", "max_time"):
+            best = best._replace(
+                status=outcome.status, message=outcome.message, error=outcome.error
+            )
             break
     assert best is not None
     return best._replace(seconds=perf_counter() - began, rejected=rejected)

@@ -3,7 +3,8 @@
 ``anneal`` (the default) goes through three phases. *Search*: constant steps. *Anneal*: steps fall
 to zero while the iterates are averaged. *Settle*: the hyperparameters stand still at their average
 and q(s) becomes the mean of what every batch says about it (ρ = 1/k), the optimum when all blocks
-were seen. The search ends when the validation NLPD no longer improves, or when the budget says so.
+were seen; where they cannot all be, what it was counts as 1/ρ batches. The search ends when the
+validation NLPD no longer improves, or when the budget says so.
 
 ``robbins-monro`` has one phase, with steps that sum to infinity and whose squares do not: what the
 paper's guarantee of convergence asks for.
@@ -40,18 +41,22 @@ class Anneal:
     rate: float = 0.02
     rho: float = 0.1
 
-    def sizes(self, iteration: int, progress: float, in_phase: int) -> Sizes:
+    def sizes(
+        self, iteration: int, progress: float, in_phase: int, warm: bool, known: float
+    ) -> Sizes:
         """``iteration`` counts from 0, ``progress`` is the used share of the budget, ``in_phase``
-        the iterations since the present phase began."""
+        the iterations since the present phase began. ``warm``: q(s) is worth keeping from the
+        first step on. ``known``: how many batches it is worth when it settles."""
         if progress < SEARCH_END:
-            warm = min(1.0, (iteration + 1) / WARM_UP)
-            return Sizes(max(self.rho, 1.0 / (iteration + 1)), warm * self.rate, 1.0, "search")
+            growing = min(1.0, (iteration + 1) / WARM_UP)
+            rho = self.rho if warm else max(self.rho, 1.0 / (iteration + 1))
+            return Sizes(rho, growing * self.rate, 1.0, "search")
         if progress < ANNEAL_END:
             left = (ANNEAL_END - progress) / (ANNEAL_END - SEARCH_END)
             rho = max(self.rho * left, 0.02 * self.rho)
             average = AVERAGE_POWER / (in_phase + AVERAGE_POWER)
             return Sizes(rho, self.rate * left, average, "anneal")
-        return Sizes(1.0 / (in_phase + 1), 0.0, 0.0, "settle")
+        return Sizes(1.0 / (in_phase + 1 + known), 0.0, 0.0, "settle")
 
 
 @dataclass(frozen=True)
@@ -63,11 +68,14 @@ class RobbinsMonro:
     decay: float = 0.7
     delay: float = 100.0
 
-    def sizes(self, iteration: int, progress: float, in_phase: int) -> Sizes:
+    def sizes(
+        self, iteration: int, progress: float, in_phase: int, warm: bool, known: float
+    ) -> Sizes:
+        """As for ``Anneal``."""
         shrink = (1.0 + iteration / self.delay) ** -self.decay
-        warm = min(1.0, (iteration + 1) / WARM_UP)
-        rho = max(self.rho * shrink, 1.0 / (iteration + 1))
-        return Sizes(rho, warm * self.rate * shrink, 1.0, "search")
+        growing = min(1.0, (iteration + 1) / WARM_UP)
+        rho = self.rho * shrink if warm else max(self.rho * shrink, 1.0 / (iteration + 1))
+        return Sizes(rho, growing * self.rate * shrink, 1.0, "search")
 
 
 Schedule = Anneal | RobbinsMonro

@@ -52,11 +52,13 @@ class State(NamedTuple):
 
     ``learned`` (p,) are the fields of ``Free`` under optimisation, ``packed`` into one vector so
     that a step updates one array and not twenty; ``average`` (p,) is their running average.
-    ``scale`` (≤ 1) multiplies both step sizes and is halved when a step is rejected.
+    ``q`` is q(v) of the natural parameters ``eta``. ``scale`` (≤ 1) multiplies both step sizes and
+    is halved when a step is rejected.
     """
 
     learned: Array
     eta: NaturalParameters
+    q: InducingPosterior
     optimiser: optax.OptState
     average: Array
     scale: Array
@@ -93,7 +95,8 @@ def initial_state(free: Free, switches: Switches, eta: NaturalParameters | None 
     m, dtype = free.inducing.shape[0], jnp.asarray(free.nu).dtype
     eta = eta or NaturalParameters(jnp.zeros(m, dtype), jnp.eye(m, dtype=dtype))
     zero = jnp.zeros((), dtype=jnp.int32)
-    return State(learned, eta, _adam.init(learned), learned, jnp.ones((), dtype), zero, zero)
+    q = from_natural(eta)
+    return State(learned, eta, q, _adam.init(learned), learned, jnp.ones((), dtype), zero, zero)
 
 
 def stochastic_bound(
@@ -125,20 +128,25 @@ def step(
     ``control`` (4,) holds the fields of ``Control``.
     """
     rho, rate, weight, jitter = control
-    q = from_natural(state.eta)
     gradient = jax.value_and_grad(stochastic_bound, has_aux=True)
-    (bound, statistics), slope = gradient(state.learned, q, free, fixed, batch, jitter, switches)
+    (bound, statistics), slope = gradient(
+        state.learned, state.q, free, fixed, batch, jitter, switches
+    )
     with jax.numpy_dtype_promotion("standard"):  # optax mixes its integer counter with floats
         direction, optimiser = _adam.update(slope, state.optimiser)
     learned = state.learned + rate * state.scale * direction
-    eta = natural_step(state.eta, statistics, rho * state.scale)
+    # Without a step of Adam q(s) settles, by sizes that must stay as they are.
+    eta = natural_step(state.eta, statistics, jnp.where(rate > 0, rho * state.scale, rho))
     average = state.average + weight * (learned - state.average)
-    # A sum is finite only if all its terms are.
+    # A sum is finite only if all its terms are; a precision that cannot be factored has a
+    # factor of NaN, and would leave every later step without a q(s).
     total = sum((jnp.sum(leaf) for leaf in (learned, *eta)), start=bound)
-    accepted = jnp.isfinite(total)
+    q = from_natural(eta)
+    accepted = jnp.isfinite(total + jnp.sum(q.v_root))
     taken = State(
         learned,
         eta,
+        q,
         optimiser,
         average,
         jnp.minimum(1.0, 1.02 * state.scale),

@@ -14,11 +14,12 @@ from jax import Array
 from numpy.typing import NDArray
 
 from mosaicgp.data.blocks import Blocks
+from mosaicgp.data.partition import Partition
 from mosaicgp.data.sampling import Held, Sampler
 from mosaicgp.inference.exact import FitError
 from mosaicgp.inference.parameters import Fixed, Free, Switches
 from mosaicgp.inference.result import Status
-from mosaicgp.inference.schedule import SEARCH_END, Anneal, Phase, Schedule, Sizes
+from mosaicgp.inference.schedule import ANNEAL_END, SEARCH_END, Anneal, Phase, Schedule, Sizes
 from mosaicgp.inference.stochastic import (
     Batch,
     Control,
@@ -31,7 +32,7 @@ from mosaicgp.inference.stochastic import (
 from mosaicgp.inference.validation_score import HeldRows, held_nlpd
 from mosaicgp.model.bound import Block, Parameters
 from mosaicgp.model.given_theta import nodes_shape
-from mosaicgp.model.posterior import InducingPosterior, NaturalParameters
+from mosaicgp.model.posterior import InducingPosterior, NaturalParameters, from_natural
 from mosaicgp.precision import in_double
 
 # The bound of a step is looked at this many steps late, so that the next ones are under way.
@@ -46,6 +47,9 @@ REGRET = 0.05
 
 # The second half of a search that gained more than this many times ``tol`` was still improving.
 STILL = 5.0
+
+# Batches that the bound of the final state is estimated from.
+BOUND_BATCHES = 20
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,7 @@ class TrainingData:
 
     sampler: Sampler
     held: Held | None
+    partition: Partition | None = None
     blocks: Blocks | None = None
     mask: NDArray[np.floating] | None = None
     adapt: Callable[[NDArray[np.float64]], TrainingData] | None = None
@@ -130,14 +135,16 @@ class _Training:
         eta: NaturalParameters | None,
         rng: np.random.Generator,
         report: Callable[[Progress], Any],
+        began: float,
     ) -> None:
-        self._began = perf_counter()
+        self._began = began
         self._dtype = np.dtype(settings.dtype)
         self._free: Free = self._cast(start)
         self._fixed: Fixed = self._cast(fixed)
         self._switches, self._settings, self._rng = switches, settings, rng
         self._report = report
         self._state = initial_state(self._free, switches, None if eta is None else self._cast(eta))
+        self._warm = eta is not None
         self._jitter = settings.jitter
         self._max_iter = settings.max_iter
         self._pending: list[tuple[int, Info, Sizes, float]] = []
@@ -225,7 +232,15 @@ class _Training:
             self._flush()
 
     def _sizes(self, iteration: int, progress: float) -> Sizes:
-        return self._settings.schedule.sizes(iteration, progress, iteration - self._phase_began)
+        since = iteration - self._phase_began
+        # What a warm start or a short settling knows already counts as so many batches.
+        known = 0.0 if self._whole_pass_ahead() else 1.0 / self._settings.schedule.rho
+        return self._settings.schedule.sizes(iteration, progress, since, self._warm, known)
+
+    def _whole_pass_ahead(self) -> bool:
+        """Whether the settling phase is long enough to see every block."""
+        ahead = (1.0 - ANNEAL_END) * self._max_iter
+        return self._settings.max_time is None and ahead >= self.data.sampler.batches_per_pass
 
     def _enter(self, phase: Phase, iteration: int) -> None:
         self._phase, self._phase_began = phase, iteration
@@ -242,12 +257,13 @@ class _Training:
 
     def _flush(self, report: bool = True, nlpd: float = np.nan) -> None:
         """Read what the pending steps returned; ``nlpd`` is that after the last of them."""
-        pending, self._pending = self._pending, []
-        for iteration, info, sizes, seconds in pending:
+        pending = bool(self._pending)
+        while self._pending:
+            iteration, info, sizes, seconds = self._pending.pop(0)
             record = Progress(
                 iteration + 1,
                 float(info.bound),
-                nlpd if iteration == pending[-1][0] else np.nan,
+                np.nan if self._pending else nlpd,
                 sizes.rho,
                 sizes.rate,
                 bool(info.accepted),
@@ -266,7 +282,7 @@ class _Training:
         except Exception as error:
             message = f"the callback raised {error!r} at iteration {record.iteration}"
             raise _Stop("interrupted", message, error) from error
-        if stop is True:
+        if isinstance(stop, bool | np.bool_) and stop:
             raise _Stop("interrupted", f"stopped by the callback at iteration {record.iteration}")
 
     def _look_after_rejections(self) -> None:
@@ -289,14 +305,15 @@ class _Training:
     # -- looking -----------------------------------------------------------------------------------
 
     def _adapt_if_due(self, progress: float) -> None:
-        if self.data.adapt is None or not self._to_adapt or progress < self._to_adapt[0]:
+        due = [share for share in self._to_adapt if progress >= share]
+        self._to_adapt = self._to_adapt[len(due) :]
+        if not due or self.data.adapt is None or progress >= SEARCH_END:
             return
-        self._to_adapt.pop(0)
-        self._adapted = len(self.history) + len(self._pending)
         free = unpacked(self._state.learned, self._free, self._switches)
         lam = np.exp(np.asarray(free.log_eps_lam, dtype=np.float64))
         if np.all(np.isfinite(lam)):
             self._take_data(self.data.adapt(lam))
+            self._adapted = len(self.history) + len(self._pending)
             # Scores on other held rows do not compare.
             self.best, self._stale = None, 0
 
@@ -334,6 +351,11 @@ class _Training:
 
     def _verdict(self, iteration: int) -> tuple[Status, str, None]:
         limit = self._settings.max_time
+        if not any(record.accepted for record in self.history):
+            raise FitError(
+                f"none of {iteration} steps gave a finite bound. Likely causes: a target with one "
+                "huge value, or inputs with a few extreme rows; look for outliers in X and y."
+            )
         if self.plateaued:
             return "converged", "converged: the validation NLPD no longer improves", None
         if not self._still_improving():
@@ -341,12 +363,12 @@ class _Training:
         if limit is not None and perf_counter() - self._began >= limit:
             message = (
                 f"the time budget of {limit:g} s ran out after {iteration} iterations, while the "
-                "fit was still improving; the steps were annealed within it"
+                "fit was still improving"
             )
             return "max_time", message, None
         message = (
-            f"used all {iteration} iterations while the fit was still improving; the steps were "
-            "annealed within them. Raise max_iter to go on"
+            f"used all {iteration} iterations while the fit was still improving. Raise max_iter, "
+            "or go on with warm_start=True"
         )
         return "max_iter", message, None
 
@@ -376,14 +398,21 @@ class _Training:
         learned, eta = self._candidate(), self._state.eta
         last = _Kept(self.nlpd(learned, eta), learned, eta)
         best = self.best
-        if best is not None and not last.nlpd <= best.nlpd + REGRET:
+        regret = REGRET if self._phase == "settle" else 0.0
+        if best is not None and not last.nlpd <= best.nlpd + regret:
             return best
         return last
 
-    def bound_estimate(self) -> float:
-        """Mean of the last stochastic bounds of accepted steps."""
-        bounds = [record.bound for record in self.history[-50:] if record.accepted]
-        return float(np.mean(bounds)) if bounds else np.nan
+    def bound_estimate(self, kept: _Kept) -> float:
+        """The mean of a few fresh stochastic bounds at the state that is kept."""
+        still = jnp.asarray(Control(0.0, 0.0, 0.0, self._jitter), self._dtype)
+        state = self._state._replace(learned=kept.learned, eta=kept.eta, q=from_natural(kept.eta))
+        arguments = (self._free, self._fixed)
+        infos = [
+            step(state, *arguments, self._batch(False), still, self._switches)[1]
+            for _ in range(BOUND_BATCHES)
+        ]
+        return float(np.mean([float(info.bound) for info in infos]))
 
     def fit(self) -> StochasticFit:
         """Run to the end and collect the result."""
@@ -394,7 +423,7 @@ class _Training:
         return StochasticFit(
             parameters,
             q,
-            self.bound_estimate(),
+            self.bound_estimate(kept),
             kept.nlpd,
             status,
             message,
@@ -425,6 +454,11 @@ def fit_stochastic(
     rng: np.random.Generator,
     eta: NaturalParameters | None = None,
     report: Callable[[Progress], Any] = lambda progress: None,
+    began: float | None = None,
 ) -> StochasticFit:
-    """Maximise the bound by stochastic steps from ``start``, with q(s) = p(s) or ``eta``."""
-    return _Training(start, fixed, data, switches, settings, eta, rng, report).fit()
+    """Maximise the bound by stochastic steps from ``start``, with q(s) = p(s) or ``eta``.
+
+    ``began`` is the time (``perf_counter``) from which the budget counts: now, if None.
+    """
+    began = perf_counter() if began is None else began
+    return _Training(start, fixed, data, switches, settings, eta, rng, report, began).fit()
