@@ -1,6 +1,6 @@
 """The noise structures: C of a block, its factor, and its covariance with a test row.
 
-A noise structure is an object of the five methods of ``Noise``; everything else in the model
+A noise structure is an object with the members of ``Noise``; everything else in the model
 talks to the factor it returns. With k^ε a second SE-ARD kernel and U its
 inducing inputs, R = K^ε − K^ε_U K^ε_UU⁻¹ K^ε_U and
 
