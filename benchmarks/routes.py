@@ -38,7 +38,7 @@ from mosaicgp.model.posterior import NaturalParameters, from_natural, kl_theta
 from mosaicgp.precision import in_double
 
 ROWS, INPUTS, INDUCING, JITTER = 20_000, 8, 50, 1e-6
-RATE, RHO, CHECK = 0.02, 0.1, 25
+RATE, RHO, CHECKS = 0.02, 0.1, 16
 ROUTES = {
     "one draw a row or block": None,
     "Mehler, order 0": Mehler(0),
@@ -105,7 +105,7 @@ def climb(kind: str, blocks: Blocks, U: np.ndarray, route, limit: float) -> list
         learned, eta, state = jax.block_until_ready(step(learned, eta, state, batch, nodes))
         n_steps += 1
         spent += (time.perf_counter() - began) * (n_steps > 1)  # the first one compiles
-        if n_steps % CHECK == 0 or spent >= limit:
+        if spent >= (len(trace) + 1) * limit / CHECKS:
             parameters = constrain(free._replace(**learned), fixed, switches)
             bound = full_bound(parameters, from_natural(eta), blocks, JITTER, switches, Mehler(1))
             trace.append((spent, n_steps, bound))
