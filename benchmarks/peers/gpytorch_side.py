@@ -1,11 +1,8 @@
 """Times steps of GPyTorch's SVGP, NGD and Adam; one line of input a measurement."""
 
-import sys
-import time
-
 import gpytorch
 import torch
-from problem import INPUTS, N_DATA, RHO, STEPS, rows
+from problem import INPUTS, N_DATA, RHO, answer, rows
 
 torch.set_default_dtype(torch.float64)
 
@@ -43,13 +40,4 @@ def stepper(n: int, m: int):
     return step
 
 
-steps: dict = {}
-for line in sys.stdin:
-    shape = tuple(map(int, line.split()))
-    if shape not in steps:
-        steps[shape] = stepper(*shape)
-        steps[shape](), steps[shape]()
-    began = time.perf_counter()
-    for _ in range(STEPS):
-        steps[shape]()
-    print((time.perf_counter() - began) / STEPS, flush=True)
+answer(stepper)

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from sklearn.utils.validation import check_is_fitted
 
-from mosaicgp.posterior import Posterior
+from mosaicgp.posterior import Posterior, prior_factor
 
 
 class Divergence(NamedTuple):
@@ -44,7 +44,7 @@ def kl(model_a: Any, model_b: Any) -> Divergence:
 
 def _inducing(a: Posterior, b: Posterior) -> float:
     """KL between N(m_a, S_a) and N(m_b, S_b), through factors that are well conditioned."""
-    L_a, L_b = _prior_factor(a), _prior_factor(b)
+    L_a, L_b = (prior_factor(q.Z, q.jitter) for q in (a, b))
     # s = L_b v: q_b(v) is kept by the factor of its precision, and q_a moves to that basis.
     move = solve_triangular(L_b, L_a, lower=True)
     precision_root = np.linalg.inv(b.v_root)
@@ -53,12 +53,6 @@ def _inducing(a: Posterior, b: Posterior) -> float:
     shift = (same_sign * move @ a.v_mean - b.v_mean) @ precision_root
     log_det = np.linalg.slogdet(root)[1]
     return float(0.5 * (np.sum(root**2) + shift @ shift - len(shift)) - log_det)
-
-
-def _prior_factor(posterior: Posterior) -> np.ndarray:
-    difference = posterior.Z[:, None, :] - posterior.Z[None, :, :]
-    Sigma = np.exp(-0.5 * np.sum(difference**2, axis=2))
-    return np.linalg.cholesky(Sigma + posterior.jitter * np.eye(len(Sigma)))
 
 
 def _theta(a: Posterior, b: Posterior) -> float:

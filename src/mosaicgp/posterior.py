@@ -16,13 +16,18 @@ from mosaicgp.precision import in_double
 Array = NDArray[np.float64]
 
 
-def _moments_of_s(Z: Array, q: InducingPosterior, jitter: float) -> tuple[Array, Array]:
-    """Mean and covariance of s; in NumPy, since a fit should not wait to compile it."""
+def prior_factor(Z: Array, jitter: float) -> Array:
+    """Lower factor of Σ; in NumPy, since a fit should not wait to compile it."""
     squares = np.sum(Z**2, axis=1)
     distance = np.maximum(squares[:, None] + squares[None, :] - 2.0 * Z @ Z.T, 0.0)
     Sigma = np.exp(-0.5 * distance)
     np.fill_diagonal(Sigma, 1.0 + jitter)
-    L = np.linalg.cholesky(Sigma)
+    return np.linalg.cholesky(Sigma)
+
+
+def _moments_of_s(Z: Array, q: InducingPosterior, jitter: float) -> tuple[Array, Array]:
+    """Mean and covariance of s."""
+    L = prior_factor(Z, jitter)
     root = np.asarray(q.v_root) @ L.T
     return L @ np.asarray(q.v_mean), root.T @ root
 
