@@ -43,6 +43,10 @@ CLOSED_FORM_DENSE = 2e7
 # Iterations in a row that gain less than the tolerance before a climb has converged.
 PATIENCE = 4
 
+# A ν below the first share of its start has gone to sleep: the bound is stationary at ν = 0 and a
+# long step can land there. It is woken at the second share, where that raises the bound.
+ASLEEP, AWAKE = 0.1, 0.5
+
 # A line search that fails after an iteration that gained more than this (nats) has stalled.
 STALL_GAIN = 1.0
 
@@ -240,7 +244,7 @@ class _Climb:
         self._idle = self._idle + 1 if gain < self._settings.tol else 0
         self._last, self._last_bound = vector.copy(), self.best_bound
         if self._idle >= PATIENCE:
-            raise _End("converged", "converged: the bound no longer improves")
+            raise StopIteration
 
     def _call_back(self, progress: Progress) -> None:
         try:
@@ -254,20 +258,10 @@ class _Climb:
 
     def run(self) -> tuple[Status, str]:
         """Climb until something ends it."""
-        left = max(self._settings.max_iter - len(self._history), 1)
-        # The tolerance is applied in ``iterated``, alike for both optimisers.
-        options: dict[str, Any] = {"maxiter": left, "gtol": 1e-12}
-        if self._settings.optimizer == "l-bfgs-b":
-            options |= {"ftol": 0.0, "maxcor": 20, "maxfun": 10 * left}
         try:
-            result = minimize(
-                self.objective,
-                self._pack(self.free),
-                jac=True,
-                method=self._settings.optimizer.upper(),
-                callback=self.iterated,
-                options=options,
-            )
+            status, message = self._minimise()
+            if status == "converged" and self._woken():
+                return self._minimise()
         except _End as end:
             self.error = end.error
             return end.status, end.message
@@ -275,6 +269,36 @@ class _Climb:
             if not np.isfinite(self.best_bound):
                 raise
             return "interrupted", "interrupted; the best state so far is kept"
+        return status, message
+
+    def _woken(self) -> bool:
+        """Whether the bound rises by waking one of the ν that went to sleep, one at a time."""
+        converged, best_bound = self.best, self.best_bound
+        start = 1.0 / np.sqrt(np.size(converged.nu))
+        for i in np.flatnonzero(np.abs(converged.nu) < ASLEEP * start):
+            nu = np.array(converged.nu)
+            nu[i] = AWAKE * start
+            self.objective(self._pack(converged._replace(nu=nu)))
+        return self.best_bound > best_bound + self._settings.tol
+
+    def _minimise(self) -> tuple[Status, str]:
+        """One call of SciPy, from the best point so far."""
+        self._idle = 0
+        left = max(self._settings.max_iter - len(self._history), 1)
+        # The tolerance is applied in ``iterated``, alike for both optimisers.
+        options: dict[str, Any] = {"maxiter": left, "gtol": 1e-12}
+        if self._settings.optimizer == "l-bfgs-b":
+            options |= {"ftol": 0.0, "maxcor": 20, "maxfun": 10 * left}
+        result = minimize(
+            self.objective,
+            self._pack(self.best),
+            jac=True,
+            method=self._settings.optimizer.upper(),
+            callback=self.iterated,
+            options=options,
+        )
+        if self._idle >= PATIENCE:
+            return "converged", "converged: the bound no longer improves"
         if result.nit >= left or result.status == 1:
             return "max_iter", (
                 f"stopped after {len(self._history)} iterations without converging; raise "
