@@ -14,18 +14,20 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from mosaicgp import arguments as _arguments
 from mosaicgp import validation
-from mosaicgp.data.blocks import Blocks
-from mosaicgp.data.partition import PARTITIONS, Partition
+from mosaicgp.checkpoints import Checkpoint, fingerprint
+from mosaicgp.data.blocks import Blocks, chunk
+from mosaicgp.data.disk import DiskBlocks, Workspace
+from mosaicgp.data.division import regroup
+from mosaicgp.data.partition import Partition
+from mosaicgp.data.rows import ArrayRows
 from mosaicgp.data.scaling import Scaling
-from mosaicgp.fitting import BLOCK_ROWS_A_STEP, Plan, Start, fit_table, make_blocks
-from mosaicgp.inference import exact, training
+from mosaicgp.fitting import CHUNK_ROWS, Job, Outcome, Plan, Start, fit_rows
 from mosaicgp.inference.evaluate import full_bound
 from mosaicgp.inference.parameters import Switches
 from mosaicgp.inference.response import linear_response
 from mosaicgp.inference.result import FitResult
-from mosaicgp.inference.schedule import Anneal, RobbinsMonro, Schedule
-from mosaicgp.model.family import APPROXIMATIONS, Approximation
 from mosaicgp.model.posterior import theta_nodes
 from mosaicgp.posterior import Posterior
 from mosaicgp.prediction import Local, Predictor, predictor
@@ -33,24 +35,6 @@ from mosaicgp.progress import progress_line
 from mosaicgp.tables import Table, hyperparameter_table
 
 FloatArray = NDArray[np.float64]
-
-EXACT_ROWS = 20_000
-
-# What "auto" stands for, by inference.
-AUTO_BLOCK_SIZE = {"exact": 128, "stochastic": 256}
-AUTO_MAX_ITER = {"exact": 300, "stochastic": 2000}
-SMALL_MAX_ITER = 500  # of stochastic inference, for tables that exact inference would take
-AUTO_TOL = {"exact": 0.02, "stochastic": 0.002}
-AUTO_N_THETA = {"exact": 16, "stochastic": 4}
-AUTO_LEARNING_RATE = 0.04
-
-# Looks at the validation NLPD in a fit, and shares of the budget after which rows are divided anew.
-CHECKS = 40
-ADAPT_AT = (0.1, 0.2, 0.3, 0.4, 0.5)
-
-
-# In single precision Σ needs more on its diagonal to be factored.
-STOCHASTIC_JITTER = {"float64": 1e-6, "float32": 1e-4}
 
 
 class CallbackError(RuntimeError):
@@ -133,6 +117,12 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         5,000 rows or more.
     dtype : {"float64", "float32"}, default="float64"
         Precision of the stochastic steps.
+    storage : {"auto", "memory", "disk"}, default="auto"
+        Where stochastic inference keeps the rows by block. "auto" is disk for tables of more than
+        256 MB. The result is the same to the bit.
+    work_dir : path or None, default=None
+        Folder for those files. None is a temporary one, removed with the model; in a folder of
+        your own "pic" leaves the rows by block, which it predicts from.
     warm_start : bool, default=False
         Go on from the present fit, with its scaling, its inducing inputs (``n_inducing`` has no
         effect) and its posterior.
@@ -207,6 +197,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         batch_size: int | str = "auto",
         validation_rows: int | str = "auto",
         dtype: str = "float64",
+        storage: str = "auto",
+        work_dir: str | Path | None = None,
         warm_start: bool = False,
         callback: Callable[[Any], Any] | None = None,
         learn_inducing: bool = False,
@@ -235,6 +227,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         self.batch_size = batch_size
         self.validation_rows = validation_rows
         self.dtype = dtype
+        self.storage = storage
+        self.work_dir = work_dir
         self.warm_start = warm_start
         self.callback = callback
         self.learn_inducing = learn_inducing
@@ -246,147 +240,90 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
 
     # -- fitting ---------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Learn from X (n, d) and y (n,): arrays, or tables of pandas or polars."""
-        self._check_arguments()
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        checkpoint: str | Path | None = None,
+        resume: bool = False,
+    ) -> Self:
+        """Learn from X (n, d) and y (n,): arrays, or tables of pandas or polars.
+
+        With ``checkpoint``, a folder, the fit leaves its state there every few seconds; with
+        ``resume=True`` it goes on from there, to the same model to the bit.
+        """
+        _arguments.check(self)
         X_user, y_user = validation.training_data(X, y, self)
-        plan = self._plan(len(y_user))
+        plan = _arguments.plan(self, len(y_user))
         # Names are checked on another instance: what is fitted stays whole until a new fit ends.
         validate_data(type(self)(), X, skip_check_array=True)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         before = self._fit_before(X_user.shape[1])
+        nodes = self._theta_nodes(X_user.shape, rng)
+        kept = None
+        if checkpoint is not None:
+            identity = {"arguments": self._identity(), "data": fingerprint(X_user, y_user)}
+            kept = Checkpoint(checkpoint, identity, resume)
+        try:
+            outcome = self._fitted_rows(ArrayRows(X_user, y_user), plan, rng, before, kept)
+        finally:
+            if kept is not None:
+                kept.close()
+        validate_data(self, X, skip_check_array=True)
+        self._keep_outcome(outcome, plan, nodes)
+        return self
+
+    def _fitted_rows(
+        self,
+        rows: ArrayRows,
+        plan: Plan,
+        rng: np.random.Generator,
+        before: Start | None,
+        checkpoint: Checkpoint | None,
+    ) -> Outcome:
         with progress_line(self.verbose, plan.settings) as show:
 
             def report(progress: Any) -> Any:
                 show(progress)
                 return None if self.callback is None else self.callback(progress)
 
-            outcome = fit_table(X_user, y_user, plan, rng, report, before)
-        validate_data(self, X, skip_check_array=True)
+            return fit_rows(rows, plan, rng, Job(report, before, checkpoint))
+
+    def _identity(self) -> dict[str, Any]:
+        """The arguments that a fit's result depends on, as a checkpoint keeps them."""
+        apart = ("callback", "verbose", "max_time", "storage", "work_dir", "random_state")
+        plain = {k: v for k, v in self.get_params(deep=False).items() if k not in apart}
+        return plain | {"random_state": repr(self.random_state)}
+
+    def _keep_outcome(self, outcome: Outcome, plan: Plan, nodes: FloatArray) -> None:
+        blocks, workspace = outcome.blocks, outcome.workspace
+        if workspace is not None:
+            workspace.release()
+            if not plan.switches.approximation.local:
+                blocks = workspace = None
         self._keep(
             arguments=self.get_params(deep=False),
             posterior=outcome.posterior,
             scaling=outcome.scaling,
             partition=outcome.partition,
-            blocks=outcome.blocks,
-            nodes=self._theta_nodes(X_user.shape, rng),
+            blocks=blocks,
+            nodes=nodes,
             fit_result=outcome.fit_result,
             history=outcome.history,
             block_rows=plan.block_rows,
+            workspace=workspace,
         )
         if outcome.error is not None:
             raise CallbackError(
                 f"fit: {outcome.fit_result.message}. The model is fitted with the state it had."
             ) from outcome.error
         self._warn_unless_trained(outcome.fit_result)
-        return self
 
     def _warn_unless_trained(self, result: FitResult) -> None:
         untrained = result.status == "max_time" and result.iterations == 0
         if result.status in ("max_iter", "stalled", "failed") or untrained:
-            warnings.warn(f"fit: {result.message}", ConvergenceWarning, stacklevel=3)
-
-    def _check_arguments(self) -> None:
-        """Check every argument before any work."""
-        validation.one_of("approximation", self.approximation, list(APPROXIMATIONS))
-        validation.one_of("hyperparameters", self.hyperparameters, ["bayesian", "point"])
-        validation.one_of("inference", self.inference, ["auto", "exact", "stochastic"])
-        validation.one_of("partition", self.partition, list(PARTITIONS))
-        validation.one_of("optimizer", self.optimizer, ["l-bfgs-b", "cg"])
-        validation.one_of("schedule", self.schedule, ["anneal", "robbins-monro"])
-        validation.one_of("sampling", self.sampling, ["iid", "reshuffle"])
-        validation.one_of("dtype", self.dtype, ["float64", "float32"])
-        validation.whole("n_inducing", self.n_inducing, 1)
-        validation.whole("n_restarts", self.n_restarts, 0)
-        least = {
-            "block_size": 1,
-            "batch_size": 1,
-            "max_iter": 1,
-            "n_theta": 1,
-            "validation_rows": 0,
-        }
-        for name, smallest in least.items():
-            if getattr(self, name) != "auto":
-                validation.whole(name, getattr(self, name), smallest)
-        for name in ("tol", "learning_rate"):
-            if getattr(self, name) != "auto":
-                validation.number(name, getattr(self, name), 0.0)
-        if float(_or_auto(self.learning_rate, AUTO_LEARNING_RATE)) > 1.0:
-            raise ValueError(
-                f"learning_rate must be at most 1, got {self.learning_rate}: parameters are "
-                "logarithms, and steps of more than 1 jump over every optimum. Try 0.01 to 0.1."
-            )
-        if not 0.5 < validation.number("decay", self.decay, 0.5) <= 1.0:
-            raise ValueError(
-                f"decay must be above 0.5 and at most 1, got {self.decay}: otherwise the steps "
-                "shrink too slowly or too fast to converge."
-            )
-        if self.callback is not None and not callable(self.callback):
-            raise TypeError(f"callback must be callable or None, got {self.callback!r}.")
-        if np.shape(self.prior) != (2,):
-            raise ValueError(f"prior must be a pair (mean, variance), got {self.prior!r}.")
-        validation.number("prior[0]", self.prior[0], -np.inf)
-        validation.number("prior[1]", self.prior[1], 0.0)
-        if self.max_time is not None:
-            validation.number("max_time", self.max_time, 0.0)
-
-    def _inference(self, n: int) -> str:
-        if self.inference != "auto":
-            return self.inference
-        return "exact" if n <= EXACT_ROWS else "stochastic"
-
-    def _plan(self, n: int) -> Plan:
-        """The arguments, checked, as a table of n rows takes them."""
-        inference = self._inference(n)
-        block_rows = _or_auto(self.block_size, AUTO_BLOCK_SIZE[inference])
-        max_iter = _or_auto(self.max_iter, self._auto_max_iter(inference, n, block_rows))
-        tol = _or_auto(self.tol, AUTO_TOL[inference])
-        settings: exact.Settings | training.Settings
-        if inference == "exact":
-            settings = exact.Settings(
-                optimizer="cg" if self.optimizer == "cg" else "l-bfgs-b",
-                max_iter=max_iter,
-                tol=tol,
-                max_time=self.max_time,
-                n_restarts=self.n_restarts,
-            )
-        else:
-            settings = training.Settings(
-                schedule=self._schedule(),
-                max_iter=max_iter,
-                max_time=self.max_time,
-                tol=tol,
-                check_every=min(max(25, max_iter // CHECKS), 50),
-                adapt_at=ADAPT_AT,
-                sampling="reshuffle" if self.sampling == "reshuffle" else "iid",
-                dtype=self.dtype,
-                jitter=STOCHASTIC_JITTER[self.dtype],
-            )
-        return Plan(
-            switches=self._switches(),
-            n_inducing=self.n_inducing,
-            block_rows=block_rows,
-            partition=self.partition,
-            adapt_partition=bool(self.adapt_partition),
-            batch_rows=_or_auto(self.batch_size, None),
-            held_rows=_or_auto(self.validation_rows, None),
-            settings=settings,
-        )
-
-    def _auto_max_iter(self, inference: str, n: int, block_rows: int) -> int:
-        """Fewer iterations where a step costs more, as it does with the cube of large blocks."""
-        if inference == "exact":
-            return AUTO_MAX_ITER["exact"]
-        most = SMALL_MAX_ITER if n <= EXACT_ROWS else AUTO_MAX_ITER["stochastic"]
-        if not self._approximation.blocked or block_rows <= BLOCK_ROWS_A_STEP:
-            return most
-        return max(300, round(most * (BLOCK_ROWS_A_STEP / block_rows) ** 1.5))
-
-    def _schedule(self) -> Schedule:
-        rate = _or_auto(self.learning_rate, AUTO_LEARNING_RATE)
-        if self.schedule == "anneal":
-            return Anneal(rate)
-        return RobbinsMonro(rate, decay=self.decay)
+            warnings.warn(f"fit: {result.message}", ConvergenceWarning, stacklevel=4)
 
     def _fit_before(self, d: int) -> Start | None:
         """The present fit, if it is to be gone on from."""
@@ -399,25 +336,10 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
             )
         return Start(self.posterior_, self.scaling_)
 
-    def _switches(self) -> Switches:
-        return Switches(
-            approximation=self._approximation,
-            bayesian=self.hyperparameters == "bayesian",
-            learn_inducing=bool(self.learn_inducing),
-            rotate=bool(self.rotate_inducing),
-            prior=(float(self.prior[0]), float(self.prior[1])),
-        )
-
-    @property
-    def _approximation(self) -> Approximation:
-        return APPROXIMATIONS[self.approximation]
-
     def _theta_nodes(self, shape: tuple[int, ...], rng: np.random.Generator) -> FloatArray:
         """Nodes of θ for a table of n rows and d columns."""
         n, d = shape
-        auto = AUTO_N_THETA[self._inference(n)]
-        n_nodes = _or_auto(self.n_theta, auto) if self.hyperparameters == "bayesian" else 1
-        return theta_nodes(n_nodes, d, int(rng.integers(2**31)))
+        return theta_nodes(_arguments.n_theta(self, n), d, int(rng.integers(2**31)))
 
     def _keep(
         self,
@@ -425,11 +347,12 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         posterior: Posterior,
         scaling: Scaling,
         partition: Partition | None,
-        blocks: Blocks | None,
+        blocks: Blocks | DiskBlocks | None,
         nodes: FloatArray,
         fit_result: FitResult,
         history: Table,
         block_rows: int,
+        workspace: Workspace | None = None,
     ) -> None:
         """All that a fit or a load leaves behind.
 
@@ -437,7 +360,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         what is fitted alone.
         """
         self._arguments = arguments
-        self._fitted = Fitted(self._switches(), block_rows)
+        self._fitted = Fitted(_arguments.switches(self), block_rows)
+        self._workspace = workspace  # a temporary folder goes when nothing refers to it
         self.posterior_ = posterior
         self.scaling_ = scaling
         self.partition_ = partition
@@ -557,12 +481,10 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         X_user, y_user = validation.training_data(X, y, self)
         validate_data(self, X, reset=False, skip_check_array=True)
-        return make_blocks(
-            self.scaling_.transform_X(X_user),
-            self.scaling_.transform_y(y_user),
-            self.partition_,
-            self._fitted.block_rows,
-        )
+        X_std, y_std = self.scaling_.transform_X(X_user), self.scaling_.transform_y(y_user)
+        if self.partition_ is None:
+            return chunk(X_std, y_std, CHUNK_ROWS)
+        return regroup(X_std, y_std, self.partition_, self._fitted.block_rows)
 
     def block_of(self, X: Any) -> NDArray[np.int64]:
         """The block (n,) of each row of X; zeros where the approximation has no blocks."""
@@ -594,10 +516,6 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         # Compiled functions and cached factors are made again on the other side.
         state = super().__getstate__()
         return state | {"_prepared": _Prepared()} if "_prepared" in state else state
-
-
-def _or_auto(value: Any, auto: Any) -> Any:
-    return auto if isinstance(value, str) and value == "auto" else value
 
 
 def _shorthand(kind: str) -> Callable[..., SparseGPRegressor]:

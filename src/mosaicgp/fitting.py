@@ -6,16 +6,20 @@ The estimator makes a ``Plan`` of its arguments and hands it here with the user'
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaicgp.data.blocks import Blocks, chunk, group
-from mosaicgp.data.partition import Partition, build_partition
-from mosaicgp.data.sampling import BlockSampler, RowSampler, hold_in_blocks, hold_rows
+from mosaicgp.checkpoints import Checkpoint, Snapshot
+from mosaicgp.data.blocks import Blocks, chunk
+from mosaicgp.data.disk import DiskBlocks, Workspace, bytes_of, written
+from mosaicgp.data.division import divide
+from mosaicgp.data.partition import Partition
+from mosaicgp.data.rows import ArrayRows, Rows, StandardRows, whole
+from mosaicgp.data.sampling import Ahead, BlockSampler, RowSampler, hold_in_blocks, hold_rows
 from mosaicgp.data.scaling import Scaling
 from mosaicgp.inference import exact, training
 from mosaicgp.inference.initial import sample_rows, select_inducing, starting_values
@@ -30,7 +34,6 @@ FloatArray = NDArray[np.float64]
 Report = Callable[[Any], Any]
 
 CHUNK_ROWS = 1024
-SMALL_ROWS = 512
 
 # Rows of a stochastic step.
 ROWS_A_STEP = 1024
@@ -44,6 +47,15 @@ EPS_RATIO = 15.0
 # Rows held back from tables of at least so many.
 HELD_ROWS = 1000
 LEAST_ROWS_TO_HOLD = 5000
+
+# Tables of more bytes than this are kept in files while they are trained on.
+MEMORY_BYTES = 2**28
+
+# A table of more than this many rows is not divided again and again: a pilot fit on a sample finds
+# out along which inputs the noise is correlated.
+PILOT_FROM_ROWS = 2**20
+PILOT_ROWS = 2**18
+PILOT_TIME = 0.4
 
 
 @dataclass(frozen=True)
@@ -61,6 +73,8 @@ class Plan:
     batch_rows: int | None
     held_rows: int | None
     settings: exact.Settings | training.Settings
+    storage: Literal["auto", "memory", "disk"] = "auto"
+    work_dir: str | None = None
 
 
 class Start(NamedTuple):
@@ -70,58 +84,60 @@ class Start(NamedTuple):
     scaling: Scaling
 
 
+class Job(NamedTuple):
+    """What comes with a fit beside its rows and its plan: where to report to, a fitted model to go
+    on from, and where checkpoints go."""
+
+    report: Report
+    before: Start | None = None
+    checkpoint: Checkpoint | None = None
+
+
 class Streams(NamedTuple):
     """Random numbers by purpose."""
 
-    partition: np.random.Generator
+    division: np.random.SeedSequence
     inducing: np.random.Generator
     training: np.random.Generator
+    pilot: np.random.Generator
 
 
 class Outcome(NamedTuple):
-    """All that a fit leaves behind; ``error`` is what a callback raised."""
+    """All that a fit leaves behind; ``error`` is what a callback raised.
+
+    ``workspace`` is the folder that the blocks are in, if any.
+    """
 
     posterior: Posterior
     scaling: Scaling
     partition: Partition | None
-    blocks: Blocks | None
+    blocks: Blocks | DiskBlocks | None
     fit_result: FitResult
     history: Table
     error: Exception | None = None
+    workspace: Workspace | None = None
 
 
-def fit_table(
-    X: FloatArray,
-    y: FloatArray,
-    plan: Plan,
-    rng: np.random.Generator,
-    report: Report,
-    before: Start | None = None,
-) -> Outcome:
-    """Fit the user's rows X (n, d), y (n,) as planned, from scratch or from ``before``.
+def fit_rows(rows: Rows, plan: Plan, rng: np.random.Generator, job: Job) -> Outcome:
+    """Fit rows in the user's units as planned.
 
-    ``report`` is called with progress whose bounds are in the user's units. Partition, inducing
-    inputs and training draw from streams of their own: the same seed divides and selects alike,
-    however it trains.
+    Progress is reported with bounds in the user's units. Partition, inducing inputs and training
+    draw from streams of their own: the same seed divides and selects alike, however it trains.
     """
     began = perf_counter()
-    scaling = Scaling.fit(X, y) if before is None else before.scaling
-    streams = Streams(*rng.spawn(3))
+    scaling = Scaling.of_chunks(rows.chunks()) if job.before is None else job.before.scaling
+    streams = _streams(rng)
+    table = StandardRows(rows, scaling)
     if isinstance(plan.settings, exact.Settings):
-        return _fit_exact(X, y, scaling, plan, plan.settings, streams, report, before)
-    return _fit_stochastic(X, y, scaling, plan, plan.settings, streams, report, before, began)
+        return _fit_exact(table, plan, plan.settings, streams, job)
+    if not plan.switches.approximation.blocked:
+        return _fit_by_rows(table, plan, plan.settings, streams, job, began)
+    return _fit_by_blocks(table, plan, plan.settings, streams, job, began)
 
 
-def make_blocks(
-    X_std: FloatArray, y_std: FloatArray, partition: Partition | None, block_rows: int
-) -> Blocks:
-    """Rows by block; a cell that ties made much too large is cut."""
-    if partition is None:
-        return chunk(X_std, y_std, CHUNK_ROWS)
-    # Small tables share few shapes, and so compilations; in large ones padding costs more.
-    pad = 32 if len(y_std) <= SMALL_ROWS else 8
-    labels = partition.assign(X_std)
-    return group(X_std, y_std, labels, pad_multiple=pad, max_size=4 * block_rows)
+def _streams(rng: np.random.Generator) -> Streams:
+    division, *others = rng.bit_generator.seed_seq.spawn(4)  # type: ignore[attr-defined]
+    return Streams(division, *map(np.random.default_rng, others))
 
 
 class _Origin(NamedTuple):
@@ -157,23 +173,19 @@ def _origin(
 
 
 def _fit_exact(
-    X: FloatArray,
-    y: FloatArray,
-    scaling: Scaling,
-    plan: Plan,
-    settings: exact.Settings,
-    streams: Streams,
-    report: Report,
-    before: Start | None,
+    rows: StandardRows, plan: Plan, settings: exact.Settings, streams: Streams, job: Job
 ) -> Outcome:
-    X_std, y_std = scaling.transform_X(X), scaling.transform_y(y)
     switches = plan.switches
-    partition = None
+    partition: Partition | None = None
     if switches.approximation.blocked:
-        partition = build_partition(plan.partition, X_std, plan.block_rows, streams.partition)
-    blocks = make_blocks(X_std, y_std, partition, plan.block_rows)
-    origin = _origin(X_std, plan, streams.inducing, before)
-    shift = scaling.log_jacobian(len(y))
+        generator = np.random.default_rng(streams.division)
+        partition, blocks = divide(rows, plan.partition, plan.block_rows, generator)
+        assert isinstance(blocks, Blocks)
+    else:
+        blocks = chunk(*whole(rows), CHUNK_ROWS)
+    sample, _ = rows.gather(sample_rows(rows.count(), streams.inducing))
+    origin = _origin(sample, plan, streams.inducing, job.before)
+    shift = rows.scaling.log_jacobian(rows.count())
 
     def random_start() -> Free:
         return starting_values(origin.fixed.U, switches.approximation, streams.training)
@@ -185,7 +197,8 @@ def _fit_exact(
         switches,
         settings,
         random_start,
-        lambda progress: report(progress._replace(bound=progress.bound + shift)),
+        lambda progress: job.report(progress._replace(bound=progress.bound + shift)),
+        exact.Journal(job.checkpoint),
     )
     history = {
         "iteration": [p.iteration for p in outcome.history],
@@ -195,7 +208,7 @@ def _fit_exact(
     }
     return Outcome(
         Posterior.build(outcome.parameters, outcome.q, switches.prior, outcome.jitter),
-        scaling,
+        rows.scaling,
         partition,
         blocks,
         _result(outcome, shift),
@@ -205,36 +218,132 @@ def _fit_exact(
 
 
 # ---------------------------------------------------------------------------------------------
-# A few blocks every iteration
+# A few rows or blocks every iteration
 
 
-def _fit_stochastic(
-    X: FloatArray,
-    y: FloatArray,
-    scaling: Scaling,
+def _fit_by_rows(
+    rows: StandardRows,
     plan: Plan,
     settings: training.Settings,
     streams: Streams,
-    report: Report,
-    before: Start | None,
+    job: Job,
     began: float,
 ) -> Outcome:
-    switches = plan.switches
-    if switches.approximation.blocked:
-        X_std, y_std = scaling.transform_X(X), scaling.transform_y(y)
-        partitioned = _Partitioned(X_std, y_std, plan, streams)
-        # Before anything is learned all inputs count alike; a fitted model knows better.
-        known = before is not None and plan.adapt_partition
-        data = partitioned.data(before.posterior.eps_lam if before and known else None)
-        origin = _origin(X_std, plan, streams.inducing, before)
+    n = rows.count()
+    workspace = None
+    if not isinstance(rows.rows, ArrayRows):
+        # Rows at random places of the table are asked for at every step.
+        if _on_disk(plan, n, rows.n_features):
+            workspace = Workspace(plan.work_dir)
+            workspace.require(bytes_of(n, rows.n_features))
+            user_rows: Rows = written(rows.rows.chunks(), workspace.path / "rows.f64")
+        else:
+            user_rows = ArrayRows(*whole(rows.rows))
+        rows = StandardRows(user_rows, rows.scaling)
+    generators = map(np.random.default_rng, streams.division.spawn(2))
+    held, held_rows = None, np.empty(0, dtype=np.int64)
+    if (n_held := _n_held(plan, n)) > 0:
+        held, held_rows = hold_rows(rows, n_held, next(generators))
+    sampler = RowSampler(rows, plan.batch_rows or ROWS_A_STEP, held_rows, next(generators))
+    data = training.TrainingData(sampler if workspace is None else Ahead(sampler), held)
+    sample, _ = rows.gather(sample_rows(n, streams.inducing))
+    origin = _origin(sample, plan, streams.inducing, job.before)
+    stage = None if job.checkpoint is None else training.Stage(job.checkpoint, "main")
+    return _trained(
+        rows, data, origin, plan.switches, settings, streams.training, job, began, stage
+    )
+
+
+def _fit_by_blocks(
+    rows: StandardRows,
+    plan: Plan,
+    settings: training.Settings,
+    streams: Streams,
+    job: Job,
+    began: float,
+) -> Outcome:
+    if rows.count() > PILOT_FROM_ROWS and plan.adapt_partition and job.before is None:
+        pilot = _piloted(rows, plan, settings, streams.pilot, job, began)
+        if isinstance(pilot, Outcome):
+            return pilot
+        job = job._replace(before=Start(pilot, rows.scaling))
+        plan = replace(plan, adapt_partition=False)
+        if settings.max_time is not None:
+            used = perf_counter() - began
+            settings = replace(settings, max_time=max(settings.max_time - used, 1e-3))
+            began = perf_counter()
+    return _by_blocks(rows, plan, settings, streams, job, began, "main")
+
+
+def _piloted(
+    rows: StandardRows,
+    plan: Plan,
+    settings: training.Settings,
+    rng: np.random.Generator,
+    job: Job,
+    began: float,
+) -> Posterior | Outcome:
+    """What a fit on a sample of the rows learned; all of it, if it was stopped there."""
+    done = None if job.checkpoint is None else job.checkpoint.read("piloted")
+    if done is not None:
+        return Posterior.from_arrays(done.arrays)
+    chosen = np.sort(rng.choice(rows.count(), size=PILOT_ROWS, replace=False))
+    sample = StandardRows(ArrayRows(*rows.rows.gather(chosen)), rows.scaling)
+    if settings.max_time is not None:
+        settings = replace(settings, max_time=PILOT_TIME * settings.max_time)
+    plan = replace(plan, storage="memory")
+    outcome = _by_blocks(sample, plan, settings, _streams(rng), job, began, "pilot")
+    if outcome.fit_result.status in ("interrupted", "failed"):
+        return outcome
+    if job.checkpoint is not None:
+        job.checkpoint.write("piloted", Snapshot(outcome.posterior.to_arrays(), {}))
+    return outcome.posterior
+
+
+def _by_blocks(
+    rows: StandardRows,
+    plan: Plan,
+    settings: training.Settings,
+    streams: Streams,
+    job: Job,
+    began: float,
+    name: str,
+) -> Outcome:
+    """One stage of a fit: divide the rows, or divide them again as a checkpoint had them; train."""
+    n = rows.count()
+    workspace = Workspace(plan.work_dir) if _on_disk(plan, n, rows.n_features) else None
+    stage = None if job.checkpoint is None else training.Stage(job.checkpoint, name)
+    snapshot = None if stage is None else stage.read()
+    partitioned = _Partitioned(rows, plan, streams.division, workspace)
+    if snapshot is not None:
+        scale, division = snapshot.header["scale"], snapshot.header["division"]
+        data = partitioned.data(None if scale is None else np.array(scale), division)
     else:
-        data = _row_data(X, y, scaling, plan, streams.training)
-        sample = sample_rows(len(y), streams.inducing)
-        origin = _origin(scaling.transform_X(X[sample]), plan, streams.inducing, before)
+        # Before anything is learned all inputs count alike; a fitted model knows better.
+        data = partitioned.data(None if job.before is None else job.before.posterior.eps_lam, 0)
+    sample, _ = rows.gather(sample_rows(n, streams.inducing))
+    origin = _origin(sample, plan, streams.inducing, job.before)
+    outcome = _trained(
+        rows, data, origin, plan.switches, settings, streams.training, job, began, stage
+    )
+    return outcome._replace(workspace=workspace)
+
+
+def _trained(
+    rows: StandardRows,
+    data: training.TrainingData,
+    origin: _Origin,
+    switches: Switches,
+    settings: training.Settings,
+    rng: np.random.Generator,
+    job: Job,
+    began: float,
+    stage: training.Stage | None,
+) -> Outcome:
     # The bound is that of the rows trained on; the held ones have no part in it.
     n_held = 0 if data.held is None else int(data.held.mask.sum())
-    shift = scaling.log_jacobian(len(y) - n_held)
-    nlpd_shift = -scaling.log_jacobian(1)
+    shift = rows.scaling.log_jacobian(rows.count() - n_held)
+    nlpd_shift = -rows.scaling.log_jacobian(1)
 
     def in_user_units(progress: training.Progress) -> training.Progress:
         nlpd = progress.validation_nlpd + nlpd_shift
@@ -246,17 +355,19 @@ def _fit_stochastic(
         data,
         switches,
         settings,
-        streams.training,
+        rng,
         origin.eta,
-        lambda progress: report(in_user_units(progress)),
+        lambda progress: job.report(in_user_units(progress)),
         began,
+        stage,
+        None if stage is None else stage.read(),
     )
     records = [in_user_units(progress) for progress in outcome.history]
     names = ("iteration", "bound", "validation_nlpd", "rho", "rate", "accepted", "seconds")
     history = {name: [getattr(record, name) for record in records] for name in names}
     return Outcome(
         Posterior.build(outcome.parameters, outcome.q, switches.prior, outcome.jitter),
-        scaling,
+        rows.scaling,
         outcome.data.partition,
         outcome.data.blocks,
         _result(outcome, shift),
@@ -265,36 +376,49 @@ def _fit_stochastic(
     )
 
 
-def _row_data(
-    X: FloatArray, y: FloatArray, scaling: Scaling, plan: Plan, rng: np.random.Generator
-) -> training.TrainingData:
-    held, rows = None, np.empty(0, dtype=np.int64)
-    if (n_held := _n_held(plan, len(y))) > 0:
-        held, rows = hold_rows(X, y, scaling, n_held, rng)
-    size = plan.batch_rows or ROWS_A_STEP
-    return training.TrainingData(RowSampler(X, y, scaling, size, rows, rng), held)
-
-
 class _Partitioned:
-    """Rows that can be divided into blocks again and again, as k^ε is learned."""
+    """Rows that can be divided into blocks again and again, as k^ε is learned.
 
-    def __init__(self, X_std: FloatArray, y_std: FloatArray, plan: Plan, streams: Streams) -> None:
-        self._X, self._y, self._plan, self._streams = X_std, y_std, plan, streams
+    The k-th division draws from a stream of its own, so that it can be made again.
+    """
 
-    def data(self, scale: FloatArray | None) -> training.TrainingData:
+    def __init__(
+        self,
+        rows: StandardRows,
+        plan: Plan,
+        seeds: np.random.SeedSequence,
+        workspace: Workspace | None,
+    ) -> None:
+        self._rows, self._plan, self._workspace = rows, plan, workspace
+        self._entropy = seeds.generate_state(4)
+
+    def data(self, scale: FloatArray | None, division: int) -> training.TrainingData:
         """Blocks of rows that are near each other in the space of X times ``scale``."""
-        plan, rng = self._plan, self._streams.training
-        partition = build_partition(
-            plan.partition, self._X, plan.block_rows, self._streams.partition, scale
+        plan = self._plan
+        seeds = np.random.SeedSequence([*self._entropy, division]).spawn(3)
+        dividing, holding, sampling = map(np.random.default_rng, seeds)
+        partition, blocks = divide(
+            self._rows, plan.partition, plan.block_rows, dividing, scale, self._workspace
         )
-        blocks = make_blocks(self._X, self._y, partition, plan.block_rows)
-        held, mask = None, blocks.mask
-        if (n_held := _n_held(plan, len(self._y))) > 0:
-            held, mask = hold_in_blocks(blocks, n_held, rng)
-        rows = plan.batch_rows or BLOCK_ROWS_A_STEP
-        sampler = BlockSampler(blocks, mask, max(1, rows // plan.block_rows), rng)
-        adapt = self.data if plan.adapt_partition else None
-        return training.TrainingData(sampler, held, partition, blocks, mask, adapt)
+        n_held = _n_held(plan, self._rows.count())
+        held = hold_in_blocks(blocks, n_held, holding) if n_held > 0 else None
+        n_blocks = max(1, (plan.batch_rows or BLOCK_ROWS_A_STEP) // plan.block_rows)
+        sampler = BlockSampler(blocks, held, n_blocks, sampling)
+        return training.TrainingData(
+            sampler if isinstance(blocks, Blocks) else Ahead(sampler),
+            held,
+            partition,
+            blocks,
+            division,
+            scale,
+            self.data if plan.adapt_partition else None,
+        )
+
+
+def _on_disk(plan: Plan, n: int, d: int) -> bool:
+    if plan.storage == "auto":
+        return bytes_of(n, d) > MEMORY_BYTES
+    return plan.storage == "disk"
 
 
 def _n_held(plan: Plan, n: int) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 from jax import Array
 
 from mosaicgp.data.blocks import Blocks
+from mosaicgp.data.disk import DiskBlocks
 from mosaicgp.data.partition import Partition
 from mosaicgp.inference.parameters import Switches
 from mosaicgp.model.bound import Block
@@ -117,7 +118,7 @@ class Local(NamedTuple):
     """What conditioning on a test row's own block needs: the rule, the training rows, θ nodes."""
 
     partition: Partition
-    blocks: Blocks
+    blocks: Blocks | DiskBlocks
     nodes: np.ndarray
 
 
@@ -197,8 +198,7 @@ class Predictor:
         return self.approximation.noise
 
     def _block(self, local: Local, index: int) -> Block:
-        blocks = local.blocks
-        return Block(*(jnp.asarray(a[index]) for a in (blocks.X, blocks.y, blocks.mask)))
+        return Block(*(jnp.asarray(a[0]) for a in local.blocks.take(np.array([index]))))
 
     def _factor(self, local: Local, index: int) -> LocalFactor:
         if index in self._cache:

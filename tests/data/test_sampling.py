@@ -1,11 +1,12 @@
 """Batches: what they contain, how often, and what is held back."""
 
 import numpy as np
+import pytest
 from numpy.testing import assert_allclose
 
 from mosaicgp.data.blocks import group
-from mosaicgp.data.sampling import BlockSampler, RowSampler, hold_in_blocks, hold_rows
-from mosaicgp.data.scaling import Scaling
+from mosaicgp.data.rows import ArrayRows
+from mosaicgp.data.sampling import Ahead, BlockSampler, RowSampler, hold_in_blocks, hold_rows
 
 
 def table(n=50):
@@ -15,12 +16,11 @@ def table(n=50):
 
 def test_rows_are_drawn_uniformly_and_never_those_held():
     X, y = table()
-    scaling = Scaling(np.zeros(2), np.ones(2), 0.0, 1.0)
     rng = np.random.default_rng(0)
-    held, rows = hold_rows(X, y, scaling, 7, rng)
-    sampler = RowSampler(X, y, scaling, 10, rows, rng)
+    held, rows = hold_rows(ArrayRows(X, y), 7, rng)
+    sampler = RowSampler(ArrayRows(X, y), 10, rows, rng)
     assert_allclose(np.sort(held.y[0]), y[rows])
-    samples = [sampler.iid() for _ in range(3000)]
+    samples = [sampler.next(False) for _ in range(3000)]
     counts = np.bincount(np.concatenate([s.y[0] for s in samples]).astype(int), minlength=50)
     assert np.all(counts[rows] == 0)
     expected = 30_000 / 43
@@ -32,17 +32,11 @@ def test_rows_are_drawn_uniformly_and_never_those_held():
 
 def test_a_reshuffled_pass_sees_every_row_once():
     X, y = table()
-    sampler = RowSampler(
-        X,
-        y,
-        Scaling(np.zeros(2), np.ones(2), 0.0, 1.0),
-        10,
-        np.empty(0, dtype=np.int64),
-        np.random.default_rng(1),
-    )
+    none = np.empty(0, dtype=np.int64)
+    sampler = RowSampler(ArrayRows(X, y), 10, none, np.random.default_rng(1))
     assert sampler.batches_per_pass == 5
     for _ in range(3):
-        seen = np.concatenate([sampler.reshuffled().y[0] for _ in range(5)])
+        seen = np.concatenate([sampler.next(True).y[0] for _ in range(5)])
         assert np.array_equal(np.sort(seen), y)
 
 
@@ -50,8 +44,8 @@ def test_weighted_sums_over_blocks_are_unbiased_with_unequal_blocks():
     X, y = table()
     rng = np.random.default_rng(2)
     blocks = group(X, y, np.minimum(np.arange(50) // 9, 4), pad_multiple=8)
-    sampler = BlockSampler(blocks, blocks.mask, 2, rng)
-    sums = [s.weight * np.sum(s.y * s.mask) for s in (sampler.iid() for _ in range(4000))]
+    sampler = BlockSampler(blocks, None, 2, rng)
+    sums = [s.weight * np.sum(s.y * s.mask) for s in (sampler.next(False) for _ in range(4000))]
     error = np.std(sums) / np.sqrt(len(sums))
     assert abs(np.mean(sums) - y.sum()) < 4 * error
 
@@ -59,15 +53,40 @@ def test_weighted_sums_over_blocks_are_unbiased_with_unequal_blocks():
 def test_rows_held_in_blocks_leave_their_block_and_nothing_else():
     X, y = table(640)
     blocks = group(X, y, np.arange(640) // 64)
-    held, mask = hold_in_blocks(blocks, 32, np.random.default_rng(0))
+    held = hold_in_blocks(blocks, 32, np.random.default_rng(0))
+    everything = np.arange(blocks.n_blocks)
+    mask = held.remaining(everything, blocks.mask)
     assert held.mask.sum() == 32
     assert blocks.mask.sum() - mask.sum() == 32
     for b, rows in zip(held.block, held.y, strict=True):
         gone = blocks.y[b][(blocks.mask[b] > 0) & (mask[b] == 0)]
         assert np.array_equal(np.sort(gone), np.sort(rows))
+    sampler = BlockSampler(blocks, held, 10, np.random.default_rng(1))
+    assert sampler.next(True).mask.sum() == 640 - 32
 
 
 def test_blocks_of_one_row_hold_nothing():
     X, y = table(10)
-    held, mask = hold_in_blocks(group(X, y, np.arange(10)), 4, np.random.default_rng(0))
-    assert held.mask.sum() == 0 and mask.sum() == 10
+    held = hold_in_blocks(group(X, y, np.arange(10)), 4, np.random.default_rng(0))
+    assert held.mask.sum() == 0 and held.left.sum() == len(held.block)
+
+
+@pytest.mark.parametrize("reshuffled", [False, True])
+def test_reading_ahead_changes_nothing(reshuffled):
+    X, y = table()
+    none = np.empty(0, dtype=np.int64)
+
+    def sampler():
+        return RowSampler(ArrayRows(X, y), 8, none, np.random.default_rng(3))
+
+    plain, ahead = sampler(), Ahead(sampler())
+    for mode in (reshuffled, reshuffled, not reshuffled, reshuffled):
+        assert np.array_equal(plain.next(mode).y, ahead.next(mode).y)
+    # A sampler put back to where another stands goes on as that one does.
+    other = Ahead(sampler())
+    other.state = ahead.state
+    expected = [plain.next(mode).y for mode in (True, False, True)]
+    assert np.array_equal([ahead.next(mode).y for mode in (True, False, True)], expected)
+    assert np.array_equal([other.next(mode).y for mode in (True, False, True)], expected)
+    ahead.close()
+    other.close()

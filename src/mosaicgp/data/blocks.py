@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 _SMALLEST_CHUNK = 8
+
+
+class BlockRows(NamedTuple):
+    """A few blocks in front: X (S, n_b, d), y (S, n_b), mask (S, n_b)."""
+
+    X: NDArray[np.floating]
+    y: NDArray[np.floating]
+    mask: NDArray[np.floating]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +49,19 @@ class Blocks:
         """Rows (B,) of each block, without padding."""
         return np.count_nonzero(self.rows >= 0, axis=1)
 
+    @property
+    def n_features(self) -> int:
+        """Inputs d."""
+        return self.X.shape[2]
+
+    def take(self, units: NDArray[np.int64]) -> BlockRows:
+        """Copies of the blocks of these numbers."""
+        return BlockRows(self.X[units], self.y[units], self.mask[units])
+
+    def rows_of(self, unit: int) -> NDArray[np.int64]:
+        """Numbers in the table of the rows of a block."""
+        return self.rows[unit][self.rows[unit] >= 0]
+
 
 def group(
     X: ArrayLike,
@@ -70,10 +92,36 @@ def group(
     block += rank * np.repeat(pieces, count) // np.repeat(count, count)
     sizes = np.bincount(block)
     place = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    block_size = -(-int(sizes.max()) // pad_multiple) * pad_multiple
+    block_size = padded_size(sizes, pad_multiple)
     rows = np.full((len(sizes), block_size), -1, dtype=np.int64)
     rows[block, place] = order
     return _gather(X, y, rows, np.repeat(label, pieces).astype(np.int64))
+
+
+def padded_size(sizes: NDArray[np.int64], pad_multiple: int) -> int:
+    """Rows that every block is padded to."""
+    return -(-int(sizes.max()) // pad_multiple) * pad_multiple
+
+
+def joined(parts: list[Blocks]) -> Blocks:
+    """Blocks of several groups as one, padded to the largest."""
+    size = max(part.block_size for part in parts)
+
+    def stacked(name: str, fill: float) -> NDArray:
+        arrays = []
+        for part in parts:
+            array = getattr(part, name)
+            pad = [(0, 0), (0, size - array.shape[1]), *[(0, 0)] * (array.ndim - 2)]
+            arrays.append(np.pad(array, pad, constant_values=fill))
+        return np.concatenate(arrays)
+
+    return Blocks(
+        X=stacked("X", 0.0),
+        y=stacked("y", 0.0),
+        mask=stacked("mask", 0.0),
+        rows=stacked("rows", -1),
+        label=np.concatenate([part.label for part in parts]),
+    )
 
 
 def chunk(X: ArrayLike, y: ArrayLike, size: int) -> Blocks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
@@ -81,37 +81,68 @@ class BalancedTree(Partition):
         Cuts go across the directions in which the rows times ``scale`` (d,) vary most. Rows that
         tie stay together: then sizes may differ by more, and there may be fewer blocks.
         """
+        return cls.grow(X, n_blocks, rng, scale)[0]
+
+    @classmethod
+    def grow(
+        cls,
+        X: ArrayLike,
+        n_blocks: int,
+        rng: np.random.Generator,
+        scale: Array | None = None,
+    ) -> tuple[BalancedTree, Labels]:
+        """The tree of ``build``, and the block (n,) of each row of X, as ``assign`` gives it."""
         X = np.asarray(X, dtype=np.float64)
         scale = np.ones(X.shape[1]) if scale is None else scale
+        labels = np.empty(len(X), dtype=np.int64)
         directions: list[Array] = []
         thresholds: list[float] = []
         children: list[list[int]] = []
         n_leaves = 0
         # Depth first: a node's rows are copied once, and soon fit in the cache with all below them.
-        stack = [(np.ascontiguousarray(X.T), n_blocks, -1, 0)]
+        stack = [(np.ascontiguousarray(X.T), np.arange(len(X)), n_blocks, -1, 0)]
         while stack:
-            columns, quota, parent, side = stack.pop()
-            quota = min(quota, columns.shape[1])
+            columns, rows, quota, parent, side = stack.pop()
+            quota = min(quota, len(rows))
             cut = _cut(columns, quota, rng, scale) if quota > 1 else None
             me = ~n_leaves if cut is None else len(directions)
             if parent >= 0:
                 children[parent][side] = me
             if cut is None:
+                labels[rows] = n_leaves
                 n_leaves += 1
                 continue
             w, threshold, goes_left, left_quota = cut
             directions.append(w)
             thresholds.append(threshold)
             children.append([0, 0])
-            right = columns.compress(~goes_left, axis=1)
-            left = columns.compress(goes_left, axis=1)
-            stack.append((right, quota - left_quota, me, 1))
-            stack.append((left, left_quota, me, 0))
-            del columns, left, right
-        return cls(
+            for side, chosen, share in (
+                (1, ~goes_left, quota - left_quota),
+                (0, goes_left, left_quota),
+            ):
+                stack.append((columns.compress(chosen, axis=1), rows[chosen], share, me, side))
+            del columns
+        tree = cls(
             np.array(directions, dtype=np.float64).reshape(-1, X.shape[1]),
             np.array(thresholds, dtype=np.float64),
             np.array(children, dtype=np.int64).reshape(-1, 2),
+        )
+        return tree, labels
+
+    def grafted(self, branches: Sequence[BalancedTree]) -> BalancedTree:
+        """This tree with its blocks divided further, block b by ``branches[b]``."""
+        n_nodes = np.cumsum([len(self.threshold), *(len(b.threshold) for b in branches)])
+        first_block = np.cumsum([0, *(b.n_blocks for b in branches)])
+        # Where a row goes that comes to block b: the root of its branch, or its only leaf.
+        roots = np.where(np.diff(n_nodes) > 0, n_nodes[:-1], ~first_block[:-1])
+        children = [np.where(self.children < 0, roots[~self.children], self.children)]
+        for branch, node, block in zip(branches, n_nodes, first_block, strict=False):
+            below = branch.children
+            children.append(np.where(below < 0, below - block, below + node))
+        return BalancedTree(
+            np.concatenate([self.direction, *(b.direction for b in branches)]),
+            np.concatenate([self.threshold, *(b.threshold for b in branches)]),
+            np.concatenate(children),
         )
 
     @property

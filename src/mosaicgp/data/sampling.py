@@ -8,14 +8,16 @@ anything twice: less noisy, and unbiased over a pass and not given the past.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mosaicgp.data.blocks import Blocks
-from mosaicgp.data.scaling import Scaling
+from mosaicgp.data.disk import DiskBlocks
+from mosaicgp.data.rows import Rows
 
 FloatArray = NDArray[np.floating]
 
@@ -27,6 +29,13 @@ class Sample(NamedTuple):
     y: FloatArray
     mask: FloatArray
     weight: float
+
+
+class SamplerState(NamedTuple):
+    """Where a sampler stands: its random generator, and what is left of a pass."""
+
+    generator: dict[str, Any]
+    order: NDArray[np.int64]
 
 
 class Sampler(ABC):
@@ -43,16 +52,32 @@ class Sampler(ABC):
         """Batches after which everything has been seen once, on average or in a pass."""
         return -(-self._n_units // self._per_batch)
 
-    def iid(self) -> Sample:
-        """Units drawn uniformly, with replacement."""
-        return self._take(self._rng.integers(self._n_units, size=self._per_batch))
+    @property
+    def state(self) -> SamplerState:
+        """Where the sampler stands; the next batch follows from it."""
+        return SamplerState(dict(self._rng.bit_generator.state), self._order)
 
-    def reshuffled(self) -> Sample:
-        """The next units of a pass in random order; a pass that runs out goes on with the next."""
+    @state.setter
+    def state(self, state: SamplerState) -> None:
+        self._rng.bit_generator.state = state.generator
+        self._order = state.order
+
+    def next(self, reshuffled: bool) -> Sample:
+        """The next batch: units drawn uniformly with replacement, or the next ones of a pass in
+        random order; a pass that runs out goes on with another."""
+        return self._take(self._draw(reshuffled))
+
+    def close(self) -> None:
+        """No more batches are wanted."""
+        self._order = self._order[:0]
+
+    def _draw(self, reshuffled: bool) -> NDArray[np.int64]:
+        if not reshuffled:
+            return self._rng.integers(self._n_units, size=self._per_batch)
         while len(self._order) < self._per_batch:
             self._order = np.append(self._order, self._rng.permutation(self._n_units))
         chosen, self._order = np.split(self._order, [self._per_batch])
-        return self._take(chosen)
+        return chosen
 
     @abstractmethod
     def _take(self, units: NDArray[np.int64]) -> Sample: ...
@@ -62,79 +87,134 @@ class RowSampler(Sampler):
     """Rows of a table that stays where it is: a batch is copied and standardised when drawn."""
 
     def __init__(
-        self,
-        X: FloatArray,
-        y: FloatArray,
-        scaling: Scaling,
-        size: int,
-        held: NDArray[np.int64],
-        rng: np.random.Generator,
+        self, rows: Rows, size: int, held: NDArray[np.int64], rng: np.random.Generator
     ) -> None:
-        """``held`` (sorted) are rows that no batch may contain."""
-        super().__init__(len(y) - len(held), min(size, len(y) - len(held)), rng)
-        self._X, self._y, self._scaling = X, y, scaling
+        """``rows`` are standardised; ``held`` (sorted) are those that no batch may contain."""
+        n = rows.count() - len(held)
+        super().__init__(n, min(size, n), rng)
+        self._rows = rows
         # Row number of the k-th row that is not held: k plus the held rows up to it.
         self._gaps = held - np.arange(len(held))
 
     def _take(self, units: NDArray[np.int64]) -> Sample:
         rows = units + np.searchsorted(self._gaps, units, side="right")
-        X = self._scaling.transform_X(self._X[rows])
-        y = self._scaling.transform_y(self._y[rows])
+        X, y = self._rows.gather(rows)
         return Sample(X[None], y[None], np.ones((1, len(y))), self._n_units / self._per_batch)
 
 
 class BlockSampler(Sampler):
-    """Whole blocks; held rows are masked."""
+    """Whole blocks, without the held rows in them."""
 
     def __init__(
-        self, blocks: Blocks, mask: FloatArray, per_batch: int, rng: np.random.Generator
+        self,
+        blocks: Blocks | DiskBlocks,
+        held: Held | None,
+        per_batch: int,
+        rng: np.random.Generator,
     ) -> None:
         super().__init__(blocks.n_blocks, min(per_batch, blocks.n_blocks), rng)
-        self._blocks, self._mask = blocks, mask
+        self._blocks, self._held = blocks, held
 
     def _take(self, units: NDArray[np.int64]) -> Sample:
-        parts = (self._blocks.X[units], self._blocks.y[units] * self._mask[units])
-        return Sample(*parts, self._mask[units], self._n_units / self._per_batch)
+        X, y, mask = self._blocks.take(units)
+        if self._held is not None:
+            mask = self._held.remaining(units, mask)
+            y = y * mask
+        return Sample(X, y, mask, self._n_units / self._per_batch)
+
+
+class Ahead(Sampler):
+    """The batches of another sampler, the next one read by a thread while the last is used."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        super().__init__(sampler._n_units, sampler._per_batch, sampler._rng)
+        self._sampler = sampler
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="mosaicgp-read")
+        self._coming: tuple[bool, Future[Sample]] | None = None
+        self._before = sampler.state
+
+    @property
+    def state(self) -> SamplerState:
+        """Where the sampler stands, as if nothing were read ahead."""
+        return self._sampler.state if self._coming is None else self._before
+
+    @state.setter
+    def state(self, state: SamplerState) -> None:
+        self._forget()
+        self._sampler.state = state
+
+    def next(self, reshuffled: bool) -> Sample:
+        """As the other sampler's."""
+        if self._coming is not None and self._coming[0] != reshuffled:
+            self.state = self._before
+        if self._coming is None:
+            self._read(reshuffled)
+        assert self._coming is not None
+        sample = self._coming[1].result()
+        self._read(reshuffled)
+        return sample
+
+    def close(self) -> None:
+        """Wait for what is being read."""
+        self._forget()
+        self._pool.shutdown()
+
+    def _read(self, reshuffled: bool) -> None:
+        self._before = self._sampler.state
+        units = self._sampler._draw(reshuffled)
+        self._coming = (reshuffled, self._pool.submit(self._sampler._take, units))
+
+    def _forget(self) -> None:
+        if self._coming is not None:
+            self._coming[1].exception()  # waits; a failure to read what nobody wants is none
+        self._coming = None
+
+    def _take(self, units: NDArray[np.int64]) -> Sample:
+        return self._sampler._take(units)
 
 
 @dataclass(frozen=True, eq=False)
 class Held:
     """Rows kept from training to watch predictions: X (g, t, d), y (g, t), mask (g, t).
 
-    Where predictions are local, group g belongs to block ``block[g]``.
+    Where rows come in blocks, group g is taken from block ``block[g]`` (ascending), of which
+    ``left`` (g, n_b) marks the rows that remain; otherwise ``left`` is empty.
     """
 
     X: FloatArray
     y: FloatArray
     mask: FloatArray
     block: NDArray[np.int64]
+    left: FloatArray
+
+    def remaining(self, units: NDArray[np.int64], mask: FloatArray) -> FloatArray:
+        """The mask (S, n_b) of these blocks without the held rows."""
+        place = np.minimum(np.searchsorted(self.block, units), len(self.block) - 1)
+        found = self.block[place] == units
+        return np.where(found[:, None], self.left[place], mask)
 
 
-def hold_rows(
-    X: FloatArray, y: FloatArray, scaling: Scaling, n_held: int, rng: np.random.Generator
-) -> tuple[Held, NDArray[np.int64]]:
-    """``n_held`` random rows, and their sorted numbers."""
-    rows = np.sort(rng.choice(len(y), size=n_held, replace=False))
-    X_std, y_std = scaling.transform_X(X[rows]), scaling.transform_y(y[rows])
-    held = Held(X_std[None], y_std[None], np.ones((1, n_held)), np.zeros(1, dtype=np.int64))
-    return held, rows
+def hold_rows(rows: Rows, n_held: int, rng: np.random.Generator) -> tuple[Held, NDArray[np.int64]]:
+    """``n_held`` random standardised rows, and their sorted numbers."""
+    chosen = np.sort(rng.choice(rows.count(), size=n_held, replace=False))
+    X, y = rows.gather(chosen)
+    none = np.zeros(1, dtype=np.int64)
+    return Held(X[None], y[None], np.ones((1, n_held)), none, np.empty((1, 0))), chosen
 
 
-def hold_in_blocks(
-    blocks: Blocks, n_held: int, rng: np.random.Generator
-) -> tuple[Held, FloatArray]:
-    """About ``n_held`` rows, an eighth of each of a few random blocks, and the mask of the rest."""
+def hold_in_blocks(blocks: Blocks | DiskBlocks, n_held: int, rng: np.random.Generator) -> Held:
+    """About ``n_held`` rows, an eighth of each of a few random blocks."""
     share = max(1, blocks.block_size // 8)
     n_groups = int(np.clip(round(n_held / share), 1, blocks.n_blocks))
     chosen = np.sort(rng.choice(blocks.n_blocks, size=n_groups, replace=False))
-    mask = blocks.mask.copy()
-    X = np.zeros((n_groups, share, blocks.X.shape[2]), dtype=blocks.X.dtype)
+    X_all, y_all, left = blocks.take(chosen)
+    X = np.zeros((n_groups, share, blocks.n_features), dtype=X_all.dtype)
     y, held = np.zeros((n_groups, share)), np.zeros((n_groups, share))
-    for group, block in enumerate(chosen):
-        real = np.flatnonzero(blocks.mask[block] > 0)
+    for group in range(n_groups):
+        real = np.flatnonzero(left[group] > 0)
         rows = rng.choice(real, size=min(share, len(real) // 8), replace=False)
-        X[group, : len(rows)] = blocks.X[block, rows]
-        y[group, : len(rows)] = blocks.y[block, rows]
+        X[group, : len(rows)] = X_all[group, rows]
+        y[group, : len(rows)] = y_all[group, rows]
         held[group, : len(rows)] = 1.0
-        mask[block, rows] = 0.0
-    return Held(X, y, held, chosen), mask
+        left[group, rows] = 0.0
+    return Held(X, y, held, chosen, left)

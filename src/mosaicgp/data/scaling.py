@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,9 +30,22 @@ class Scaling:
     @classmethod
     def fit(cls, X: ArrayLike, y: ArrayLike) -> Scaling:
         """Means and standard deviations of the columns of X (n, d) and of y (n,)."""
-        X_mean, X_scale = _mean_and_scale(np.asarray(X, dtype=np.float64))
-        y_mean, y_scale = _mean_and_scale(np.asarray(y, dtype=np.float64).reshape(-1, 1))
-        return cls(X_mean, X_scale, float(y_mean[0]), float(y_scale[0]))
+        X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
+        starts = range(0, len(y), _CHUNK_ROWS)
+        return cls.of_chunks((X[k : k + _CHUNK_ROWS], y[k : k + _CHUNK_ROWS]) for k in starts)
+
+    @classmethod
+    def of_chunks(cls, chunks: Iterable[tuple[Array, Array]]) -> Scaling:
+        """The same of rows that come a part at a time, in one pass."""
+        moments = None
+        for X, y in chunks:
+            part = np.column_stack([X, y])
+            moments = _Moments(part) if moments is None else moments
+            moments.add(part)
+        if moments is None:
+            raise ValueError("no rows to take means and scales of")
+        mean, scale = moments.mean_and_scale()
+        return cls(mean[:-1], scale[:-1], float(mean[-1]), float(scale[-1]))
 
     def transform_X(self, X: ArrayLike) -> Array:
         """User's inputs (n, d) to standardised inputs (n, d)."""
@@ -65,22 +79,29 @@ class Scaling:
         return -n * float(np.log(self.y_scale))
 
 
-def _mean_and_scale(A: Array) -> tuple[Array, Array]:
-    """Mean (k,) and standard deviation (k,), 1 where constant, of the columns of A (n, k)."""
-    # Shifting by the first row and scaling by a power of two (which is exact) keeps small variation
-    # on a huge offset, and squares of tiny or huge values, within what StandardScaler can see. A
-    # part at a time, so that the memory needed does not grow with the table.
-    first = A[0]
-    parts = [A[start : start + _CHUNK_ROWS] for start in range(0, len(A), _CHUNK_ROWS)]
-    low = np.min([part.min(axis=0) for part in parts], axis=0) - first
-    high = np.max([part.max(axis=0) for part in parts], axis=0) - first
-    unit = np.ldexp(1.0, np.clip(np.frexp(np.maximum(high, -low))[1], -1000, 1000))
-    scaler = StandardScaler()
-    for part in parts:
-        scaler.partial_fit((part - first) / unit)
-    mean = first + unit * scaler.mean_
-    std = unit * np.sqrt(scaler.var_)
-    constant = scaler.scale_ != np.sqrt(scaler.var_)  # StandardScaler's own verdict
-    constant |= std <= _ROUNDING_ULPS * np.spacing(np.abs(mean))
-    constant |= std < np.finfo(np.float64).tiny
-    return mean, np.where(constant, 1.0, std)
+class _Moments:
+    """Mean and standard deviation of columns, one pass.
+
+    Shifting by the first row and scaling by a power of two (which is exact) keeps small variation
+    on a huge offset, and squares of tiny or huge values, within what StandardScaler can see.
+    """
+
+    def __init__(self, first: Array) -> None:
+        self._origin = first[0]
+        largest = np.abs(first - self._origin).max(axis=0)
+        self._unit = np.ldexp(1.0, np.clip(np.frexp(largest)[1], -1000, 1000))
+        self._scaler = StandardScaler()
+
+    def add(self, part: Array) -> None:
+        """Count the rows of a part (k, c)."""
+        self._scaler.partial_fit((part - self._origin) / self._unit)
+
+    def mean_and_scale(self) -> tuple[Array, Array]:
+        """Mean (c,) and standard deviation (c,), 1 where the column is constant."""
+        scaler = self._scaler
+        mean = self._origin + self._unit * scaler.mean_
+        std = self._unit * np.sqrt(scaler.var_)
+        constant = scaler.scale_ != np.sqrt(scaler.var_)  # StandardScaler's own verdict
+        constant |= std <= _ROUNDING_ULPS * np.spacing(np.abs(mean))
+        constant |= std < np.finfo(np.float64).tiny
+        return mean, np.where(constant, 1.0, std)

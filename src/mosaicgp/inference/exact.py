@@ -17,6 +17,7 @@ import numpy as np
 from jax import Array
 from scipy.optimize import minimize
 
+from mosaicgp.checkpoints import Checkpoint, Snapshot
 from mosaicgp.data.blocks import Blocks
 from mosaicgp.inference.evaluate import closed_form_cost
 from mosaicgp.inference.parameters import Fixed, Free, Switches, constrain
@@ -91,6 +92,34 @@ class ExactFit(NamedTuple):
     jitter: float
     history: list[Progress]
     error: Exception | None = None
+
+
+class Journal:
+    """Evaluations of the bound, in order, in a checkpoint.
+
+    SciPy's optimisers keep their state to themselves; but they are deterministic, so a fit goes on
+    by starting again and being told, for as long as the journal lasts, what it found before.
+    """
+
+    STAGE = "exact"
+
+    def __init__(self, checkpoint: Checkpoint | None = None) -> None:
+        self._checkpoint = checkpoint
+        before = None if checkpoint is None else checkpoint.read(self.STAGE)
+        self._entries = [] if before is None else list(before.arrays["entries"])
+        self._told = 0
+
+    def evaluate(self, compute: Callable[[], np.ndarray]) -> np.ndarray:
+        """The bound and its gradient (1 + p,): the next entry, or what ``compute`` returns."""
+        if self._checkpoint is None:
+            return compute()
+        if self._told == len(self._entries):
+            self._entries.append(compute())
+            if self._checkpoint.due():
+                entries = np.array(self._entries)
+                self._checkpoint.write(self.STAGE, Snapshot({"entries": entries}, {}))
+        self._told += 1
+        return self._entries[self._told - 1]
 
 
 class FitError(RuntimeError):
@@ -182,7 +211,9 @@ class _Climb:
         began: float,
         history: list[Progress],
         report: Callable[[Progress], Any],
+        journal: Journal,
     ) -> None:
+        self._journal = journal
         self.free = self.best = start
         self.best_bound = -np.inf
         self.error: Exception | None = None
@@ -220,9 +251,13 @@ class _Climb:
                 "before the fit converged; the best state so far is kept",
             )
         learned = self._unpack(vector)
-        value, gradient = value_and_gradient(learned, self.free, *self._arguments)
-        bound = float(value)
-        flat = np.concatenate([np.ravel(gradient[name]) for name in self._names])
+
+        def compute() -> np.ndarray:
+            value, gradient = value_and_gradient(learned, self.free, *self._arguments)
+            return np.concatenate([[value], *(np.ravel(gradient[name]) for name in self._names)])
+
+        found = self._journal.evaluate(compute)
+        bound, flat = float(found[0]), found[1:]
         if not (np.isfinite(bound) and np.all(np.isfinite(flat))):
             self.rejected += 1
             if not np.isfinite(self.best_bound):
@@ -322,6 +357,7 @@ def _fit_from(
     settings: Settings,
     began: float,
     report: Callable[[Progress], Any],
+    journal: Journal,
 ) -> ExactFit:
     """All stages from one start, raising the jitter when a matrix cannot be factored."""
     plan = routes(blocks, start.inducing.shape[0], switches)
@@ -329,7 +365,7 @@ def _fit_from(
     free, rejected, jitters = start, 0, list(JITTERS)
     while True:
         data = (fixed, blocks, jitters[0])
-        climb = _Climb(free, data, switches, plan[0], settings, began, history, report)
+        climb = _Climb(free, data, switches, plan[0], settings, began, history, report, journal)
         status, message = climb.run()
         free, rejected = climb.best, rejected + climb.rejected
         if status != "failed":
@@ -371,9 +407,11 @@ def fit_exact(
     settings: Settings,
     random_start: Callable[[], Free],
     report: Callable[[Progress], Any] = lambda progress: None,
+    journal: Journal | None = None,
 ) -> ExactFit:
     """Maximise the collapsed bound from ``start`` and from ``n_restarts`` random starts."""
     began = perf_counter()
+    journal = journal or Journal()
     blocks = Block(*map(jnp.asarray, (data.X, data.y, data.mask)))
     fixed = jax.tree.map(jnp.asarray, fixed)
     best: ExactFit | None = None
@@ -381,7 +419,7 @@ def fit_exact(
     for attempt in range(1 + settings.n_restarts):
         point = start if attempt == 0 else random_start()
         try:
-            outcome = _fit_from(point, fixed, blocks, switches, settings, began, report)
+            outcome = _fit_from(point, fixed, blocks, switches, settings, began, report, journal)
         except FitError:
             if best is None:
                 raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
@@ -13,9 +13,11 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
+from mosaicgp.checkpoints import Checkpoint, Snapshot
 from mosaicgp.data.blocks import Blocks
+from mosaicgp.data.disk import DiskBlocks
 from mosaicgp.data.partition import Partition
-from mosaicgp.data.sampling import Held, Sampler
+from mosaicgp.data.sampling import Held, Sampler, SamplerState
 from mosaicgp.inference.exact import FitError
 from mosaicgp.inference.parameters import Fixed, Free, Switches
 from mosaicgp.inference.result import Status
@@ -48,6 +50,17 @@ REGRET = 0.05
 # The second half of a search that gained more than this many times ``tol`` was still improving.
 STILL = 5.0
 
+# Fields of ``Progress`` that a checkpoint keeps as arrays: all but the phase.
+HISTORY_ARRAYS = (
+    "iteration",
+    "bound",
+    "validation_nlpd",
+    "rho",
+    "rate",
+    "accepted",
+    "seconds",
+)
+
 # Batches that the bound of the final state is estimated from.
 BOUND_BATCHES = 20
 
@@ -72,16 +85,18 @@ class Settings:
 class TrainingData:
     """Where batches come from, what is held back, and how to divide the rows anew.
 
-    ``blocks`` and their training ``mask`` are there where the noise is correlated; ``adapt`` takes
-    the inverse length-scales (d,) of k^ε and returns data partitioned in that scaling.
+    ``partition`` and ``blocks`` are there where the noise is correlated. The rows were divided
+    ``division`` times before, last in the space of X times ``scale``; ``adapt`` takes another scale
+    (d,), the inverse length-scales of k^ε, and the number of the division.
     """
 
     sampler: Sampler
     held: Held | None
     partition: Partition | None = None
-    blocks: Blocks | None = None
-    mask: NDArray[np.floating] | None = None
-    adapt: Callable[[NDArray[np.float64]], TrainingData] | None = None
+    blocks: Blocks | DiskBlocks | None = None
+    division: int = 0
+    scale: NDArray[np.float64] | None = None
+    adapt: Callable[[NDArray[np.float64], int], TrainingData] | None = None
 
 
 class Progress(NamedTuple):
@@ -114,6 +129,21 @@ class StochasticFit(NamedTuple):
     error: Exception | None
 
 
+@dataclass
+class _Position:
+    """Where a fit stands, beside the arrays of its state."""
+
+    max_iter: int
+    jitter: float
+    to_adapt: list[float]
+    iteration: int = 0
+    phase: Phase = "search"
+    phase_began: int = 0
+    adapted: int = 0
+    stale: int = 0
+    plateaued: bool = False
+
+
 class _Kept(NamedTuple):
     """A state worth keeping, and its validation NLPD."""
 
@@ -136,6 +166,7 @@ class _Training:
         rng: np.random.Generator,
         report: Callable[[Progress], Any],
         began: float,
+        checkpoint: Stage | None,
     ) -> None:
         self._began = began
         self._dtype = np.dtype(settings.dtype)
@@ -145,17 +176,11 @@ class _Training:
         self._report = report
         self._state = initial_state(self._free, switches, None if eta is None else self._cast(eta))
         self._warm = eta is not None
-        self._jitter = settings.jitter
-        self._max_iter = settings.max_iter
+        self._at = _Position(settings.max_iter, settings.jitter, list(settings.adapt_at))
         self._pending: list[tuple[int, Info, Sizes, float]] = []
-        self._phase: Phase = "search"
-        self._phase_began = 0
-        self._to_adapt = list(settings.adapt_at)
-        self._adapted = 0
         self.history: list[Progress] = []
         self.best: _Kept | None = None
-        self._stale = 0
-        self.plateaued = False
+        self._checkpoint = checkpoint
         self._take_data(data)
 
     def _cast(self, tree: Any) -> Any:
@@ -167,28 +192,29 @@ class _Training:
 
     def _held_rows(self, data: TrainingData, held: Held) -> HeldRows:
         rows = Block(*self._cast((held.X, held.y, held.mask)))
-        if data.blocks is None or data.mask is None:
+        if data.blocks is None:
             return HeldRows(rows, rows)
-        mask = data.mask[held.block]
-        blocks = (data.blocks.X[held.block], data.blocks.y[held.block] * mask, mask)
-        return HeldRows(rows, Block(*self._cast(blocks)))
+        X, y, _ = data.blocks.take(held.block)
+        return HeldRows(rows, Block(*self._cast((X, y * held.left, held.left))))
 
     # -- the loop --------------------------------------------------------------------------------
 
     def run(self) -> tuple[Status, str, Exception | None]:
         """Train until something ends it: status, message, and a callback's exception."""
-        iteration = 0
+        at = self._at
         try:
             while True:
-                progress = self._progress(iteration)
-                if progress >= 1.0 or self._settled(iteration):
+                progress = self._progress(at.iteration)
+                if progress >= 1.0 or self._settled(at.iteration):
                     self._flush()
                     break
                 self._adapt_if_due(progress)
-                self._one(iteration, progress)
-                iteration += 1
-                if iteration % self._settings.check_every == 0:
-                    self._check(iteration)
+                self._one(at.iteration, progress)
+                at.iteration += 1
+                if at.iteration % self._settings.check_every == 0:
+                    self._check(at.iteration)
+                    if self._checkpoint is not None and self._checkpoint.due():
+                        self._checkpoint.write(self.snapshot())
         except KeyboardInterrupt:
             self._flush(report=False)
             if not self.history:
@@ -197,11 +223,11 @@ class _Training:
         except _Stop as stop:
             self._flush(report=False)
             return stop.status, stop.message, stop.error
-        return self._verdict(iteration)
+        return self._verdict(at.iteration)
 
     def _progress(self, iteration: int) -> float:
         """The share of the budget, in iterations or in time, that is used."""
-        share = iteration / self._max_iter
+        share = iteration / self._at.max_iter
         if self._settings.max_time is not None and iteration > 0:
             share = max(share, (perf_counter() - self._began) / self._settings.max_time)
         return share
@@ -209,15 +235,16 @@ class _Training:
     def _settled(self, iteration: int) -> bool:
         """Whether q(s) has settled: every block was seen, and a few batches at least."""
         passes = max(self.data.sampler.batches_per_pass, 50)
-        return self._phase == "settle" and iteration - self._phase_began >= passes
+        return self._at.phase == "settle" and iteration - self._at.phase_began >= passes
 
     def _one(self, iteration: int, progress: float) -> None:
         sizes = self._sizes(iteration, progress)
-        if sizes.phase != self._phase:
+        if sizes.phase != self._at.phase:
             self._enter(sizes.phase, iteration)
             sizes = self._sizes(iteration, progress)
-        batch = self._batch(self._phase == "settle" or self._settings.sampling == "reshuffle")
-        control = Control(sizes.rho, sizes.rate, sizes.average, self._jitter)
+        passing = self._at.phase == "settle" and self._whole_pass_ahead()
+        batch = self._batch(passing or self._settings.sampling == "reshuffle")
+        control = Control(sizes.rho, sizes.rate, sizes.average, self._at.jitter)
         self._state, info = step(
             self._state,
             self._free,
@@ -232,24 +259,23 @@ class _Training:
             self._flush()
 
     def _sizes(self, iteration: int, progress: float) -> Sizes:
-        since = iteration - self._phase_began
+        since = iteration - self._at.phase_began
         # What a warm start or a short settling knows already counts as so many batches.
         known = 0.0 if self._whole_pass_ahead() else 1.0 / self._settings.schedule.rho
         return self._settings.schedule.sizes(iteration, progress, since, self._warm, known)
 
     def _whole_pass_ahead(self) -> bool:
         """Whether the settling phase is long enough to see every block."""
-        ahead = (1.0 - ANNEAL_END) * self._max_iter
+        ahead = (1.0 - ANNEAL_END) * self._at.max_iter
         return self._settings.max_time is None and ahead >= self.data.sampler.batches_per_pass
 
     def _enter(self, phase: Phase, iteration: int) -> None:
-        self._phase, self._phase_began = phase, iteration
+        self._at.phase, self._at.phase_began = phase, iteration
         if phase == "settle":
             self._state = self._state._replace(learned=self._state.average)
 
     def _batch(self, reshuffled: bool) -> Batch:
-        sampler = self.data.sampler
-        sample = sampler.reshuffled() if reshuffled else sampler.iid()
+        sample = self.data.sampler.next(reshuffled)
         n_blocks, block_size, d = sample.X.shape
         shape = nodes_shape(self._switches.approximation.noise, n_blocks, block_size, d)
         nodes = self._rng.standard_normal(shape) if self._switches.bayesian else np.zeros(shape)
@@ -289,8 +315,8 @@ class _Training:
         streak = int(self._state.streak)
         if streak < STREAK:
             return
-        self._jitter *= 10.0
-        if self._jitter > LARGEST_JITTER:
+        self._at.jitter *= 10.0
+        if self._at.jitter > LARGEST_JITTER:
             what = (
                 f"{streak} steps in a row gave a bound that is not finite, however much was added "
                 "to the diagonal of the covariances. Likely causes: a target with one huge value, "
@@ -305,27 +331,28 @@ class _Training:
     # -- looking -----------------------------------------------------------------------------------
 
     def _adapt_if_due(self, progress: float) -> None:
-        due = [share for share in self._to_adapt if progress >= share]
-        self._to_adapt = self._to_adapt[len(due) :]
+        due = [share for share in self._at.to_adapt if progress >= share]
+        self._at.to_adapt = self._at.to_adapt[len(due) :]
         if not due or self.data.adapt is None or progress >= SEARCH_END:
             return
         free = unpacked(self._state.learned, self._free, self._switches)
         lam = np.exp(np.asarray(free.log_eps_lam, dtype=np.float64))
         if np.all(np.isfinite(lam)):
-            self._take_data(self.data.adapt(lam))
-            self._adapted = len(self.history) + len(self._pending)
+            self.data.sampler.close()
+            self._take_data(self.data.adapt(lam, self.data.division + 1))
+            self._at.adapted = len(self.history) + len(self._pending)
             # Scores on other held rows do not compare.
-            self.best, self._stale = None, 0
+            self.best, self._at.stale = None, 0
 
     def _candidate(self) -> Array:
         """What would be kept if the fit ended now."""
-        return self._state.average if self._phase == "anneal" else self._state.learned
+        return self._state.average if self._at.phase == "anneal" else self._state.learned
 
     def nlpd(self, learned: Array, eta: NaturalParameters) -> float:
         """The validation NLPD of a state; NaN without held rows."""
         if self._held is None:
             return np.nan
-        jitter = jnp.asarray(self._jitter, self._dtype)
+        jitter = jnp.asarray(self._at.jitter, self._dtype)
         return float(
             held_nlpd(learned, eta, self._free, self._fixed, self._held, jitter, self._switches)
         )
@@ -339,13 +366,60 @@ class _Training:
         gained = self.best is None or nlpd < self.best.nlpd - self._settings.tol
         if self.best is None or nlpd < self.best.nlpd:
             self.best = _Kept(nlpd, learned, eta)
-        self._stale = 0 if gained else self._stale + 1
-        searching = self._phase == "search" and isinstance(self._settings.schedule, Anneal)
-        adapted = self.data.adapt is None or not self._to_adapt
-        if searching and adapted and self._stale >= self._settings.patience:
+        self._at.stale = 0 if gained else self._at.stale + 1
+        searching = self._at.phase == "search" and isinstance(self._settings.schedule, Anneal)
+        adapted = self.data.adapt is None or not self._at.to_adapt
+        if searching and adapted and self._at.stale >= self._settings.patience:
             # The budget shrinks so that the search ends here.
-            self.plateaued = True
-            self._max_iter = min(self._max_iter, int(np.ceil(iteration / SEARCH_END)))
+            self._at.plateaued = True
+            self._at.max_iter = min(self._at.max_iter, int(np.ceil(iteration / SEARCH_END)))
+
+    # -- stopping and going on -----------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """All that the rest of the fit depends on; taken when no step is pending."""
+        sampler = self.data.sampler.state
+        arrays = {f"state.{k}": leaf for k, leaf in enumerate(jax.tree.leaves(self._state))}
+        arrays["order"] = sampler.order
+        for name in HISTORY_ARRAYS:
+            arrays[f"history.{name}"] = np.array([getattr(p, name) for p in self.history])
+        if self.best is not None:
+            kept = {f"best.{k}": leaf for k, leaf in enumerate(jax.tree.leaves(self.best[1:]))}
+            arrays |= kept
+        scale = self.data.scale
+        header = {
+            "position": asdict(self._at),
+            "phases": [record.phase for record in self.history],
+            "best_nlpd": None if self.best is None else self.best.nlpd,
+            "generator": self._rng.bit_generator.state,
+            "sampler": sampler.generator,
+            "division": self.data.division,
+            "scale": None if scale is None else scale.tolist(),
+            "seconds": perf_counter() - self._began,
+        }
+        return Snapshot({name: np.asarray(array) for name, array in arrays.items()}, header)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go on from a snapshot, the rows divided already as they were then."""
+        arrays, header = snapshot
+
+        def tree(name: str, like: Any) -> Any:
+            leaves, structure = jax.tree.flatten(like)
+            found = [jnp.asarray(arrays[f"{name}.{k}"]) for k in range(len(leaves))]
+            return jax.tree.unflatten(structure, found)
+
+        self._state = tree("state", self._state)
+        self._at = _Position(**header["position"])
+        columns = {name: arrays[f"history.{name}"].tolist() for name in HISTORY_ARRAYS}
+        columns["phase"] = header["phases"]
+        records = zip(*columns.values(), strict=True)
+        self.history = [Progress(**dict(zip(columns, r, strict=True))) for r in records]
+        if header["best_nlpd"] is not None:
+            like = (self._state.learned, self._state.eta)
+            self.best = _Kept(header["best_nlpd"], *tree("best", like))
+        self._rng.bit_generator.state = header["generator"]
+        self.data.sampler.state = SamplerState(header["sampler"], arrays["order"])
+        self._began = perf_counter() - header["seconds"]
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -356,7 +430,7 @@ class _Training:
                 f"none of {iteration} steps gave a finite bound. Likely causes: a target with one "
                 "huge value, or inputs with a few extreme rows; look for outliers in X and y."
             )
-        if self.plateaued:
+        if self._at.plateaued:
             return "converged", "converged: the validation NLPD no longer improves", None
         if not self._still_improving():
             return "converged", "converged: the second half of the search gained little", None
@@ -391,21 +465,21 @@ class _Training:
 
     def _scores_compare_from(self, search: list[Progress]) -> int:
         """The first iteration after the rows were last divided anew."""
-        return sum(record.iteration <= self._adapted for record in search)
+        return sum(record.iteration <= self._at.adapted for record in search)
 
     def final(self) -> _Kept:
         """The state to keep: the present one, unless the best seen is clearly better."""
         learned, eta = self._candidate(), self._state.eta
         last = _Kept(self.nlpd(learned, eta), learned, eta)
         best = self.best
-        regret = REGRET if self._phase == "settle" else 0.0
+        regret = REGRET if self._at.phase == "settle" else 0.0
         if best is not None and not last.nlpd <= best.nlpd + regret:
             return best
         return last
 
     def bound_estimate(self, kept: _Kept) -> float:
         """The mean of a few fresh stochastic bounds at the state that is kept."""
-        still = jnp.asarray(Control(0.0, 0.0, 0.0, self._jitter), self._dtype)
+        still = jnp.asarray(Control(0.0, 0.0, 0.0, self._at.jitter), self._dtype)
         state = self._state._replace(learned=kept.learned, eta=kept.eta, q=from_natural(kept.eta))
         arguments = (self._free, self._fixed)
         infos = [
@@ -416,20 +490,24 @@ class _Training:
 
     def fit(self) -> StochasticFit:
         """Run to the end and collect the result."""
-        status, message, error = self.run()
-        kept = self.final()
+        try:
+            status, message, error = self.run()
+            kept = self.final()
+            bound = self.bound_estimate(kept)
+        finally:
+            self.data.sampler.close()
         final = finished(kept.learned, kept.eta, self._free, self._fixed, self._switches)
         parameters, q = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), final)
         return StochasticFit(
             parameters,
             q,
-            self.bound_estimate(kept),
+            bound,
             kept.nlpd,
             status,
             message,
             perf_counter() - self._began,
             int(self._state.rejected),
-            self._jitter,
+            self._at.jitter,
             self.history,
             self.data,
             error,
@@ -444,6 +522,25 @@ class _Stop(Exception):
         self.status, self.message, self.error = status, message, error
 
 
+class Stage(NamedTuple):
+    """One stage of a fit in the checkpoints of the fit."""
+
+    checkpoint: Checkpoint
+    name: str
+
+    def due(self) -> bool:
+        """Whether the last checkpoint was written long enough ago."""
+        return self.checkpoint.due()
+
+    def write(self, snapshot: Snapshot) -> None:
+        """Replace the checkpoint of this stage."""
+        self.checkpoint.write(self.name, snapshot)
+
+    def read(self) -> Snapshot | None:
+        """The last checkpoint of this stage."""
+        return self.checkpoint.read(self.name)
+
+
 @in_double
 def fit_stochastic(
     start: Free,
@@ -455,10 +552,16 @@ def fit_stochastic(
     eta: NaturalParameters | None = None,
     report: Callable[[Progress], Any] = lambda progress: None,
     began: float | None = None,
+    stage: Stage | None = None,
+    snapshot: Snapshot | None = None,
 ) -> StochasticFit:
     """Maximise the bound by stochastic steps from ``start``, with q(s) = p(s) or ``eta``.
 
-    ``began`` is the time (``perf_counter``) from which the budget counts: now, if None.
+    ``began`` is the time (``perf_counter``) from which the budget counts: now, if None. With a
+    ``snapshot`` the fit goes on from there, on ``data`` divided as it was then.
     """
     began = perf_counter() if began is None else began
-    return _Training(start, fixed, data, switches, settings, eta, rng, report, began).fit()
+    training = _Training(start, fixed, data, switches, settings, eta, rng, report, began, stage)
+    if snapshot is not None:
+        training.restore(snapshot)
+    return training.fit()

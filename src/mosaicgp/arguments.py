@@ -1,0 +1,169 @@
+"""The arguments of the estimator: checked, and turned into the plan of a fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mosaicgp import validation
+from mosaicgp.data.partition import PARTITIONS
+from mosaicgp.fitting import BLOCK_ROWS_A_STEP, Plan
+from mosaicgp.inference import exact, training
+from mosaicgp.inference.parameters import Switches
+from mosaicgp.inference.schedule import Anneal, RobbinsMonro, Schedule
+from mosaicgp.model.family import APPROXIMATIONS
+
+EXACT_ROWS = 20_000
+
+# What "auto" stands for, by inference.
+AUTO_BLOCK_SIZE = {"exact": 128, "stochastic": 256}
+AUTO_MAX_ITER = {"exact": 300, "stochastic": 2000}
+SMALL_MAX_ITER = 500  # of stochastic inference, for tables that exact inference would take
+AUTO_TOL = {"exact": 0.02, "stochastic": 0.002}
+AUTO_N_THETA = {"exact": 16, "stochastic": 4}
+AUTO_LEARNING_RATE = 0.04
+
+# Looks at the validation NLPD in a fit, and shares of the budget after which rows are divided anew.
+CHECKS = 40
+ADAPT_AT = (0.1, 0.2, 0.3, 0.4, 0.5)
+
+
+# In single precision Σ needs more on its diagonal to be factored.
+STOCHASTIC_JITTER = {"float64": 1e-6, "float32": 1e-4}
+
+WORDS = {
+    "approximation": list(APPROXIMATIONS),
+    "hyperparameters": ["bayesian", "point"],
+    "inference": ["auto", "exact", "stochastic"],
+    "partition": list(PARTITIONS),
+    "optimizer": ["l-bfgs-b", "cg"],
+    "schedule": ["anneal", "robbins-monro"],
+    "sampling": ["iid", "reshuffle"],
+    "dtype": ["float64", "float32"],
+    "storage": ["auto", "memory", "disk"],
+}
+
+# Whole numbers, or "auto", and the least each may be.
+COUNTS = {"block_size": 1, "batch_size": 1, "max_iter": 1, "n_theta": 1, "validation_rows": 0}
+
+
+def check(given: Any) -> None:
+    """Check every argument, an attribute of ``given`` each, before any work."""
+    for name, allowed in WORDS.items():
+        validation.one_of(name, getattr(given, name), allowed)
+    validation.whole("n_inducing", given.n_inducing, 1)
+    validation.whole("n_restarts", given.n_restarts, 0)
+    for name, smallest in COUNTS.items():
+        if getattr(given, name) != "auto":
+            validation.whole(name, getattr(given, name), smallest)
+    for name in ("tol", "learning_rate"):
+        if getattr(given, name) != "auto":
+            validation.number(name, getattr(given, name), 0.0)
+    if float(or_auto(given.learning_rate, AUTO_LEARNING_RATE)) > 1.0:
+        raise ValueError(
+            f"learning_rate must be at most 1, got {given.learning_rate}: parameters are "
+            "logarithms, and steps of more than 1 jump over every optimum. Try 0.01 to 0.1."
+        )
+    if not 0.5 < validation.number("decay", given.decay, 0.5) <= 1.0:
+        raise ValueError(
+            f"decay must be above 0.5 and at most 1, got {given.decay}: otherwise the steps "
+            "shrink too slowly or too fast to converge."
+        )
+    if given.callback is not None and not callable(given.callback):
+        raise TypeError(f"callback must be callable or None, got {given.callback!r}.")
+    if np.shape(given.prior) != (2,):
+        raise ValueError(f"prior must be a pair (mean, variance), got {given.prior!r}.")
+    validation.number("prior[0]", given.prior[0], -np.inf)
+    validation.number("prior[1]", given.prior[1], 0.0)
+    if given.max_time is not None:
+        validation.number("max_time", given.max_time, 0.0)
+
+
+def inference_for(given: Any, n: int) -> str:
+    """The inference that a table of n rows gets."""
+    if given.inference != "auto":
+        return str(given.inference)
+    return "exact" if n <= EXACT_ROWS else "stochastic"
+
+
+def plan(given: Any, n: int) -> Plan:
+    """The arguments, checked, as a table of n rows takes them."""
+    inference = inference_for(given, n)
+    block_rows = or_auto(given.block_size, AUTO_BLOCK_SIZE[inference])
+    max_iter = or_auto(given.max_iter, _auto_max_iter(given, inference, n, block_rows))
+    tol = or_auto(given.tol, AUTO_TOL[inference])
+    settings: exact.Settings | training.Settings
+    if inference == "exact":
+        settings = exact.Settings(
+            optimizer="cg" if given.optimizer == "cg" else "l-bfgs-b",
+            max_iter=max_iter,
+            tol=tol,
+            max_time=given.max_time,
+            n_restarts=given.n_restarts,
+        )
+    else:
+        settings = training.Settings(
+            schedule=_schedule(given),
+            max_iter=max_iter,
+            max_time=given.max_time,
+            tol=tol,
+            check_every=min(max(25, max_iter // CHECKS), 50),
+            adapt_at=ADAPT_AT,
+            sampling="reshuffle" if given.sampling == "reshuffle" else "iid",
+            dtype=given.dtype,
+            jitter=STOCHASTIC_JITTER[given.dtype],
+        )
+    return Plan(
+        switches=switches(given),
+        n_inducing=given.n_inducing,
+        block_rows=block_rows,
+        partition=given.partition,
+        adapt_partition=bool(given.adapt_partition),
+        batch_rows=or_auto(given.batch_size, None),
+        held_rows=or_auto(given.validation_rows, None),
+        settings=settings,
+        storage=given.storage,
+        work_dir=None if given.work_dir is None else str(given.work_dir),
+    )
+
+
+def switches(given: Any) -> Switches:
+    """What is learned and how."""
+    return Switches(
+        approximation=APPROXIMATIONS[given.approximation],
+        bayesian=given.hyperparameters == "bayesian",
+        learn_inducing=bool(given.learn_inducing),
+        rotate=bool(given.rotate_inducing),
+        prior=(float(given.prior[0]), float(given.prior[1])),
+    )
+
+
+def n_theta(given: Any, n: int) -> int:
+    """Nodes of θ that a prediction averages over, after a fit of n rows."""
+    if given.hyperparameters == "point":
+        return 1
+    return int(or_auto(given.n_theta, AUTO_N_THETA[inference_for(given, n)]))
+
+
+def or_auto(value: Any, auto: Any) -> Any:
+    """``value``, or what "auto" stands for."""
+    return auto if isinstance(value, str) and value == "auto" else value
+
+
+def _auto_max_iter(given: Any, inference: str, n: int, block_rows: int) -> int:
+    """Fewer iterations where a step costs more, as it does with the cube of large blocks."""
+    if inference == "exact":
+        return AUTO_MAX_ITER["exact"]
+    most = SMALL_MAX_ITER if n <= EXACT_ROWS else AUTO_MAX_ITER["stochastic"]
+    blocked = APPROXIMATIONS[given.approximation].blocked
+    if not blocked or block_rows <= BLOCK_ROWS_A_STEP:
+        return most
+    return max(300, round(most * (BLOCK_ROWS_A_STEP / block_rows) ** 1.5))
+
+
+def _schedule(given: Any) -> Schedule:
+    rate = or_auto(given.learning_rate, AUTO_LEARNING_RATE)
+    if given.schedule == "anneal":
+        return Anneal(rate)
+    return RobbinsMonro(rate, decay=given.decay)

@@ -1,0 +1,169 @@
+"""Checkpoints: a folder in which a fit leaves its state, and from which it goes on.
+
+A file is written beside and moved into place, and carries a digest of its arrays: a reader sees
+the last whole checkpoint or an error, never half of one. A lock keeps a second fit out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as serialise
+
+from mosaicgp._version import __version__
+from mosaicgp.data.disk import FolderInUseError, FolderLock
+
+FORMAT_VERSION = 1
+
+# Seconds between two checkpoints, at least.
+INTERVAL = 2.0
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be gone on from, or a folder in use; the message says why."""
+
+
+class Snapshot(NamedTuple):
+    """What a fit needs to go on: arrays by name, and everything else as JSON has it."""
+
+    arrays: dict[str, np.ndarray]
+    header: dict[str, Any]
+
+
+class Checkpoint:
+    """The checkpoints of one fit, by stage of the fit.
+
+    ``identity`` tells one fit from another: the arguments by name, and a fingerprint of the data.
+    """
+
+    def __init__(self, folder: str | Path, identity: dict[str, Any], resume: bool) -> None:
+        self._folder = Path(folder)
+        self._identity = json.loads(json.dumps(identity))
+        self._written = -np.inf
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._lock = FolderLock(self._folder / "checkpoint.lock")
+        except (OSError, FolderInUseError) as error:
+            raise CheckpointError(
+                f"checkpoint: the folder {folder} cannot be used ({error}). Wait, or choose "
+                "another folder that you may write to."
+            ) from error
+        try:
+            self._check_present(resume)
+        except CheckpointError:
+            self.close()
+            raise
+
+    def _check_present(self, resume: bool) -> None:
+        stages = sorted(path.stem for path in self._folder.glob("*.checkpoint"))
+        if stages and not resume:
+            raise CheckpointError(
+                f"checkpoint: {self._folder} holds the checkpoint of an earlier fit. Pass "
+                "resume=True to go on with it, or remove the folder."
+            )
+        for stage in stages:
+            self.read(stage)
+
+    def read(self, stage: str) -> Snapshot | None:
+        """The last checkpoint of a stage, if there is one."""
+        path = self._path(stage)
+        if not path.exists():
+            return None
+        try:
+            with safe_open(path, framework="numpy") as file:
+                header = json.loads((file.metadata() or {})["mosaicgp"])
+                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except (SafetensorError, KeyError, json.JSONDecodeError, OSError) as error:
+            raise CheckpointError(
+                f"checkpoint: {path} is truncated or damaged ({error}). Remove it to start this "
+                "stage of the fit again."
+            ) from error
+        if header["format_version"] > FORMAT_VERSION:
+            raise CheckpointError(
+                f"checkpoint: {path} was written by mosaicgp {header['mosaicgp_version']}; this is "
+                f"{__version__}, which cannot read it. Install a newer mosaicgp."
+            )
+        if header["digest"] != _digest(arrays):
+            raise CheckpointError(
+                f"checkpoint: {path} is damaged: its arrays do not have the digest it names. "
+                "Remove it to start this stage of the fit again."
+            )
+        self._check_identity(path, header["identity"])
+        return Snapshot(arrays, header["state"])
+
+    def _check_identity(self, path: Path, theirs: dict[str, Any]) -> None:
+        if theirs.get("data") != self._identity["data"]:
+            raise CheckpointError(
+                f"checkpoint: {path} belongs to other data. Pass the data it was made with, or "
+                "another folder."
+            )
+        ours = self._identity["arguments"]
+        differing = sorted(
+            name
+            for name in ours.keys() | theirs["arguments"].keys()
+            if ours.get(name) != theirs["arguments"].get(name)
+        )
+        if differing:
+            name = differing[0]
+            raise CheckpointError(
+                f"checkpoint: {path} belongs to a fit with other arguments ({', '.join(differing)}:"
+                f" {name} was {theirs['arguments'].get(name)!r}, is {ours.get(name)!r}). Use the "
+                "same, or another folder."
+            )
+
+    def due(self) -> bool:
+        """Whether the last one was written long enough ago."""
+        return perf_counter() - self._written >= INTERVAL
+
+    def write(self, stage: str, snapshot: Snapshot) -> None:
+        """Replace the checkpoint of a stage, whole or not at all."""
+        arrays = {name: np.asarray(a, order="C") for name, a in snapshot.arrays.items()}
+        header = {
+            "format_version": FORMAT_VERSION,
+            "mosaicgp_version": __version__,
+            "identity": self._identity,
+            "digest": _digest(arrays),
+            "state": snapshot.header,
+        }
+        path = self._path(stage)
+        beside = path.with_suffix(".part")
+        try:
+            with beside.open("wb") as file:
+                file.write(serialise(arrays, metadata={"mosaicgp": json.dumps(header)}))
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(beside, path)
+        except OSError as error:
+            beside.unlink(missing_ok=True)
+            raise CheckpointError(
+                f"checkpoint: could not write to {path} ({error}). The checkpoint before it is "
+                "kept; make room and go on with resume=True."
+            ) from error
+        self._written = perf_counter()
+
+    def close(self) -> None:
+        """Let other fits in."""
+        self._lock.close()
+
+    def _path(self, stage: str) -> Path:
+        return self._folder / f"{stage}.checkpoint"
+
+
+def _digest(arrays: dict[str, np.ndarray]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def fingerprint(X: np.ndarray, y: np.ndarray) -> str:
+    """What tells arrays from other arrays."""
+    return _digest({"X": X, "y": y, "shape": np.array(X.shape)})

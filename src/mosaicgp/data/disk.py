@@ -1,0 +1,281 @@
+"""Rows and blocks kept in files: mapped, read by position, never all at once.
+
+A row is d + 2 doubles: its inputs, its target and its number in the table. Pages that were read
+are given back from time to time, so that resident memory does not grow with what was looked at.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaicgp.data.blocks import BlockRows, Blocks, padded_size
+
+FloatArray = NDArray[np.float64]
+
+_ITEM = np.dtype(np.float64).itemsize
+_RESIDENT_PAGES = 8192  # touched pages after which they are given back: 32 MB
+
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such lock; two fits in one folder then go unnoticed
+    HAS_LOCK = False
+else:
+    HAS_LOCK = True
+
+
+class FolderInUseError(RuntimeError):
+    """Another fit holds the lock."""
+
+
+class FolderLock:
+    """Held until closed, or until the process ends in whatever way."""
+
+    def __init__(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR)
+        self.close = weakref.finalize(self, os.close, descriptor)  # or when called
+        if not HAS_LOCK:
+            return
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self.close()
+            raise FolderInUseError(f"another fit is running in {path.parent}") from error
+
+
+class WorkFolderError(OSError):
+    """A working folder that cannot be used; the message says why."""
+
+
+@dataclass(frozen=True, eq=False)
+class RecordFile:
+    """``n`` rows of ``width`` doubles in a file, from byte ``offset`` on."""
+
+    path: Path
+    n: int
+    width: int
+    offset: int = 0
+
+    @cached_property
+    def _array(self) -> np.memmap:
+        array = np.memmap(
+            self.path, dtype=np.float64, mode="r", offset=self.offset, shape=(self.n, self.width)
+        )
+        if hasattr(mmap, "MADV_RANDOM"):
+            self._mapping(array).madvise(mmap.MADV_RANDOM)
+        return array
+
+    @cached_property
+    def _touched(self) -> list[int]:
+        return [0]
+
+    @staticmethod
+    def _mapping(array: np.memmap) -> mmap.mmap:
+        mapping: mmap.mmap = array._mmap  # type: ignore[attr-defined]
+        return mapping
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("path", "n", "width", "offset")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    def take(self, rows: NDArray[np.int64]) -> FloatArray:
+        """Copies of the given rows (k, width)."""
+        found = np.array(self._array[rows])
+        self._give_back(len(rows))
+        return found
+
+    def between(self, start: int, stop: int) -> FloatArray:
+        """A copy of rows start .. stop - 1."""
+        found = np.array(self._array[start:stop])
+        self._give_back(-(-found.nbytes // mmap.PAGESIZE))
+        return found
+
+    def _give_back(self, pages: int) -> None:
+        self._touched[0] += pages
+        if self._touched[0] >= _RESIDENT_PAGES:
+            self._touched[0] = 0
+            if hasattr(mmap, "MADV_DONTNEED"):
+                self._mapping(self._array).madvise(mmap.MADV_DONTNEED)
+
+
+@dataclass(frozen=True, eq=False)
+class DiskBlocks:
+    """Blocks whose rows lie one block after the other in a file; padded when they are read."""
+
+    file: RecordFile
+    start: NDArray[np.int64]  # (B + 1,): first row of each block, and the end of the last
+    label: NDArray[np.int64]  # (B,)
+    pad_multiple: int = 8
+
+    @property
+    def n(self) -> int:
+        """Rows in all blocks."""
+        return int(self.start[-1])
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of blocks B."""
+        return len(self.label)
+
+    @property
+    def n_features(self) -> int:
+        """Inputs d."""
+        return self.file.width - 2
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Rows (B,) of each block, without padding."""
+        return np.diff(self.start)
+
+    @cached_property
+    def block_size(self) -> int:
+        """Rows of a block, with padding."""
+        return padded_size(self.sizes, self.pad_multiple)
+
+    def take(self, units: NDArray[np.int64]) -> BlockRows:
+        """The blocks of these numbers, padded."""
+        shape = (len(units), self.block_size)
+        X, y, mask = np.zeros((*shape, self.n_features)), np.zeros(shape), np.zeros(shape)
+        for place, unit in enumerate(units):
+            records = self.file.between(self.start[unit], self.start[unit + 1])
+            k = len(records)
+            X[place, :k], y[place, :k], mask[place, :k] = records[:, :-2], records[:, -2], 1.0
+        return BlockRows(X, y, mask)
+
+    def rows_of(self, unit: int) -> NDArray[np.int64]:
+        """Numbers in the table of the rows of a block."""
+        records = self.file.between(self.start[unit], self.start[unit + 1])
+        return records[:, -1].astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class FileRows:
+    """Rows in a file as a fit wants them (``data.rows.Rows``), in the order they were written."""
+
+    file: RecordFile
+
+    @property
+    def n_features(self) -> int:
+        """Inputs d."""
+        return self.file.width - 2
+
+    def count(self) -> int:
+        """Number of rows n."""
+        return self.file.n
+
+    def chunks(self, rows: int = 2**16) -> Iterator[tuple[FloatArray, FloatArray]]:
+        """All rows in order, so many at a time."""
+        for start in range(0, self.file.n, rows):
+            found = self.file.between(start, min(start + rows, self.file.n))
+            yield found[:, :-2], found[:, -2]
+
+    def gather(self, rows: NDArray[np.int64]) -> tuple[FloatArray, FloatArray]:
+        """The rows of these numbers, in any order."""
+        found = self.file.take(rows)
+        return np.ascontiguousarray(found[:, :-2]), found[:, -2].copy()
+
+
+def written(parts: Iterator[tuple[FloatArray, FloatArray]], path: Path) -> FileRows:
+    """Rows of a table written to a file as they come."""
+    n, width = 0, 0
+    with path.open("wb") as file:
+        for X, y in parts:
+            found = records(X, y, np.arange(n, n + len(y)))
+            file.write(found.data)
+            n, width = n + len(y), found.shape[1]
+    return FileRows(RecordFile(path, n, width))
+
+
+def records(
+    X: NDArray[np.floating], y: NDArray[np.floating], rows: NDArray[np.int64]
+) -> FloatArray:
+    """Rows as they lie in a file: (n, d + 2)."""
+    return np.column_stack([X, y, rows.astype(np.float64)])
+
+
+class BlockWriter:
+    """Appends blocks to a file."""
+
+    def __init__(self, path: Path, n_features: int) -> None:
+        self._path, self._width = path, n_features + 2
+        self._file = path.open("wb")
+        self._sizes: list[NDArray[np.int64]] = []
+        self._labels: list[NDArray[np.int64]] = []
+
+    def append(self, blocks: Blocks) -> None:
+        """Write these blocks after those there are."""
+        real = blocks.rows >= 0
+        self._file.write(records(blocks.X[real], blocks.y[real], blocks.rows[real]).data)
+        self._sizes.append(blocks.sizes)
+        self._labels.append(blocks.label)
+
+    def finish(self) -> DiskBlocks:
+        """Close the file and open it for reading."""
+        self._file.close()
+        start = np.concatenate([[0], np.cumsum(np.concatenate(self._sizes))])
+        file = RecordFile(self._path, int(start[-1]), self._width)
+        return DiskBlocks(file, start, np.concatenate(self._labels))
+
+
+class Workspace:
+    """A folder for the files of one fit, which no other fit may use meanwhile.
+
+    Without a given folder it is a temporary one, removed when nothing refers to it any more.
+    """
+
+    def __init__(self, folder: str | Path | None) -> None:
+        try:
+            if folder is None:
+                self.path = Path(tempfile.mkdtemp(prefix="mosaicgp-"))
+                weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+            else:
+                self.path = Path(folder)
+                self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = FolderLock(self.path / "work.lock")
+        except (OSError, FolderInUseError) as error:
+            raise WorkFolderError(
+                f"work_dir: the working folder {folder or tempfile.gettempdir()} cannot be used "
+                f"({error}). Choose another folder that you may write to."
+            ) from error
+
+    def release(self) -> None:
+        """The fit is over; what it left in the folder stays."""
+        self._lock.close()
+
+    def require(self, n_bytes: int) -> None:
+        """Refuse before any work when the disk has no room for so many bytes."""
+        free = shutil.disk_usage(self.path).free
+        if n_bytes > free:
+            raise WorkFolderError(
+                f"work_dir: the fit needs {n_bytes / 1e9:.1f} GB in {self.path}, where "
+                f"{free / 1e9:.1f} GB are free. Free some, or choose another folder by work_dir."
+            )
+
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """A folder inside that is removed at the end, whatever happens."""
+        folder = Path(tempfile.mkdtemp(prefix="buckets-", dir=self.path))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def bytes_of(n: int, n_features: int) -> int:
+    """Bytes of n rows in a file."""
+    return n * (n_features + 2) * _ITEM

@@ -1,0 +1,113 @@
+"""Division of rows into blocks: in one round or two, in memory or on disk."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from mosaicgp.data import division
+from mosaicgp.data.blocks import Blocks
+from mosaicgp.data.disk import DiskBlocks, WorkFolderError, Workspace
+from mosaicgp.data.partition import BalancedTree
+from mosaicgp.data.rows import ArrayRows
+
+N, D, BLOCK = 5000, 3, 40
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(0)
+    return ArrayRows(rng.normal(size=(N, D)) * [1.0, 3.0, 0.2], rng.normal(size=N))
+
+
+@pytest.fixture
+def in_buckets(monkeypatch):
+    monkeypatch.setattr(division, "BUCKET_ROWS", 700)
+    monkeypatch.setattr(division, "SAMPLE_ROWS", 400)
+
+
+def divided(rows, kind="tree", workspace=None, scale=None):
+    return division.divide(rows, kind, BLOCK, np.random.default_rng(1), scale, workspace)
+
+
+def members(blocks):
+    return [blocks.rows_of(b) for b in range(blocks.n_blocks)]
+
+
+@pytest.mark.parametrize("kind", ["tree", "kmeans"])
+def test_every_row_is_in_the_block_that_the_partition_says(rows, kind, in_buckets):
+    partition, blocks = divided(rows, kind)
+    found = members(blocks)
+    assert np.array_equal(np.sort(np.concatenate(found)), np.arange(N))
+    labels = partition.assign(rows.X)
+    for label, part in zip(blocks.label, found, strict=True):
+        assert np.all(labels[part] == label)
+    X, y, mask = blocks.take(np.array([3]))
+    np.testing.assert_array_equal(X[0][mask[0] > 0], rows.X[found[3]])
+    np.testing.assert_array_equal(y[0][mask[0] > 0], rows.y[found[3]])
+
+
+def test_blocks_of_two_rounds_are_balanced_within_a_bucket(rows, in_buckets):
+    _, blocks = divided(rows)
+    assert blocks.sizes.min() >= BLOCK - 5 and blocks.sizes.max() <= BLOCK + 5
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+@pytest.mark.parametrize("scale", [None, np.array([1.0, 0.1, 5.0])])
+def test_disk_and_memory_divide_alike(rows, rounds, scale, monkeypatch, tmp_path):
+    if rounds == 2:
+        monkeypatch.setattr(division, "BUCKET_ROWS", 700)
+    partition, blocks = divided(rows, scale=scale)
+    same, on_disk = divided(rows, workspace=Workspace(tmp_path / "work"), scale=scale)
+    assert isinstance(blocks, Blocks) and isinstance(on_disk, DiskBlocks)
+    for name, array in partition.to_arrays().items():
+        np.testing.assert_array_equal(array, same.to_arrays()[name])
+    units = np.array([0, blocks.n_blocks - 1, 7, 7])
+    for ours, theirs in zip(blocks.take(units), on_disk.take(units), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_array_equal(blocks.label, on_disk.label)
+    assert [p.tolist() for p in members(blocks)] == [p.tolist() for p in members(on_disk)]
+    copy = pickle.loads(pickle.dumps(on_disk))
+    np.testing.assert_array_equal(copy.take(units).X, on_disk.take(units).X)
+    assert sorted(p.name for p in (tmp_path / "work").iterdir()) == ["blocks.f64", "work.lock"]
+
+
+def test_a_grafted_tree_is_a_tree(rows, in_buckets):
+    partition, _ = divided(rows)
+    again = BalancedTree.from_arrays(partition.to_arrays())  # which checks its form
+    np.testing.assert_array_equal(again.assign(rows.X), partition.assign(rows.X))
+
+
+def test_ties_and_constant_columns_are_divided_too(in_buckets):
+    X = np.repeat(np.arange(6.0), 500)[:, None] * [1.0, 0.0]
+    partition, blocks = divided(ArrayRows(X, np.arange(3000.0)))
+    assert np.array_equal(np.sort(np.concatenate(members(blocks))), np.arange(3000))
+    assert blocks.sizes.max() <= division.LARGEST_CELL * BLOCK
+    assert partition.n_blocks >= 6
+
+
+def test_a_temporary_folder_goes_with_its_owner():
+    workspace = Workspace(None)
+    path = workspace.path
+    assert path.is_dir()
+    del workspace
+    assert not path.exists()
+
+
+def test_a_folder_without_room_is_refused(rows, tmp_path, monkeypatch):
+    usage = type("Usage", (), {"free": 1000})
+    monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
+    with pytest.raises(WorkFolderError, match=r"needs .* GB .* choose another folder"):
+        divided(rows, workspace=Workspace(tmp_path / "full"))
+    assert [p.name for p in (tmp_path / "full").iterdir()] == ["work.lock"]
+
+
+def test_a_folder_that_cannot_be_written_or_is_in_use_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(WorkFolderError, match="work_dir"):
+        Workspace(tmp_path / "file" / "below")
+    first = Workspace(tmp_path / "mine")
+    with pytest.raises(WorkFolderError, match="another fit is running"):
+        Workspace(tmp_path / "mine")
+    first.release()
+    Workspace(tmp_path / "mine").release()

@@ -1,0 +1,177 @@
+"""Fits that are killed and go on, and checkpoints that cannot be used."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+from mosaicgp import SparseGPRegressor, checkpoints
+from mosaicgp.checkpoints import CheckpointError
+
+rng = np.random.default_rng(0)
+N = 800
+X = rng.normal(size=(N, 2))
+y = np.sin(3.0 * X[:, 0]) + 0.1 * rng.normal(size=N)
+
+KINDS = [("dtc", "stochastic"), ("pic", "stochastic"), ("dtc", "exact")]
+
+
+class Killed(BaseException):
+    """What ends a process, as far as a test in the same one can tell."""
+
+
+def model(kind, inference, **arguments):
+    few = {"n_inducing": 10, "block_size": 50, "validation_rows": 100, "learning_rate": 0.02}
+    iterations = 100 if inference == "stochastic" else 12
+    return SparseGPRegressor(kind, inference=inference, max_iter=iterations, **{**few, **arguments})
+
+
+def fitted(model, data=(X, y), **arguments):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return model.fit(*data, **arguments)
+
+
+def assert_same(one, other):
+    for name, array in one.posterior_.to_arrays().items():
+        np.testing.assert_array_equal(array, other.posterior_.to_arrays()[name], err_msg=name)
+    np.testing.assert_array_equal(one.history_["bound"], other.history_["bound"])
+    np.testing.assert_array_equal(one.predict(X[:20]), other.predict(X[:20]))
+
+
+@pytest.fixture
+def often(monkeypatch):
+    monkeypatch.setattr(checkpoints, "INTERVAL", 0.0)
+
+
+@pytest.mark.parametrize(("kind", "inference"), KINDS)
+def test_a_killed_fit_goes_on_to_the_same_bits(kind, inference, tmp_path, often):
+    whole = fitted(model(kind, inference))
+
+    def kill(progress):
+        if progress.iteration >= (77 if inference == "stochastic" else 8):
+            raise Killed
+
+    folder = tmp_path / "run"
+    with pytest.raises(Killed):
+        fitted(model(kind, inference, callback=kill), checkpoint=folder)
+    assert list(folder.glob("*.checkpoint"))
+    resumed = fitted(model(kind, inference), checkpoint=folder, resume=True)
+    assert_same(whole, resumed)
+
+
+@pytest.mark.parametrize("kind", ["dtc", "pic"])
+def test_memory_and_disk_train_to_the_same_bits(kind, tmp_path):
+    in_memory = fitted(model(kind, "stochastic", storage="memory"))
+    on_disk = fitted(model(kind, "stochastic", storage="disk", work_dir=tmp_path / "work"))
+    assert_same(in_memory, on_disk)
+
+
+SCRIPT = """
+import sys, warnings
+import numpy as np
+warnings.simplefilter("ignore")
+from mosaicgp import SparseGPRegressor, checkpoints
+checkpoints.INTERVAL = 0.0
+rng = np.random.default_rng(0)
+X = rng.normal(size=(600, 2))
+y = np.sin(3.0 * X[:, 0]) + 0.1 * rng.normal(size=600)
+model = SparseGPRegressor("pic", inference="stochastic", n_inducing=8, block_size=40, max_iter=400,
+                          validation_rows=100)
+model.fit(X, y, checkpoint=sys.argv[1], resume=True)
+np.savez(sys.argv[2], **model.posterior_.to_arrays())
+"""
+
+
+def test_sigkill(tmp_path):
+    """Killed at a moment nobody chose, resumed, killed again: the result is that of one run."""
+    run = [sys.executable, "-c", SCRIPT]
+    subprocess.run([*run, tmp_path / "once", tmp_path / "once.npz"], check=True)
+    moments = np.random.default_rng(int(time.time()))
+    for _ in range(3):
+        process = subprocess.Popen([*run, tmp_path / "often", tmp_path / "often.npz"])
+        deadline = time.time() + 60
+        while not list((tmp_path / "often").glob("*.checkpoint")) and time.time() < deadline:
+            time.sleep(0.05)
+        time.sleep(moments.uniform(0.0, 0.5))
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    subprocess.run([*run, tmp_path / "often", tmp_path / "often.npz"], check=True)
+    with np.load(tmp_path / "once.npz") as once, np.load(tmp_path / "often.npz") as often:
+        for name in once:
+            np.testing.assert_array_equal(once[name], often[name], err_msg=name)
+
+
+@pytest.fixture
+def left(tmp_path, often):
+    """A folder with the checkpoints of a whole fit."""
+    folder = tmp_path / "run"
+    fitted(model("dtc", "stochastic"), checkpoint=folder)
+    return folder
+
+
+def test_an_earlier_checkpoint_is_not_overwritten_unasked(left):
+    before = (left / "main.checkpoint").read_bytes()
+    with pytest.raises(CheckpointError, match="resume=True"):
+        fitted(model("dtc", "stochastic"), checkpoint=left)
+    assert (left / "main.checkpoint").read_bytes() == before
+
+
+def test_other_data_and_other_arguments_are_refused(left):
+    with pytest.raises(CheckpointError, match="other data"):
+        fitted(model("dtc", "stochastic"), (X, y + 1.0), checkpoint=left, resume=True)
+    with pytest.raises(CheckpointError, match="n_inducing was 10, is 11"):
+        fitted(model("dtc", "stochastic", n_inducing=11), checkpoint=left, resume=True)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped"])
+def test_a_damaged_file_is_named_and_left_alone(left, damage):
+    path = left / "main.checkpoint"
+    content = bytearray(path.read_bytes())
+    if damage == "truncated":
+        content = content[: len(content) // 2]
+    else:
+        content[-100] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"main\.checkpoint is .*damaged"):
+        fitted(model("dtc", "stochastic"), checkpoint=left, resume=True)
+    assert path.read_bytes() == content
+
+
+def test_a_full_disk_keeps_the_checkpoint_before(left, monkeypatch):
+    before = (left / "main.checkpoint").read_bytes()
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    other = model("dtc", "stochastic")
+    kept = checkpoints.Checkpoint(
+        left, {"arguments": other._identity(), "data": checkpoints.fingerprint(X, y)}, True
+    )
+    snapshot = kept.read("main")
+    with pytest.raises(CheckpointError, match="No space left"):
+        kept.write("main", snapshot)
+    kept.close()
+    assert (left / "main.checkpoint").read_bytes() == before
+    assert not list(left.glob("*.part"))
+
+
+def test_two_fits_in_one_folder(left):
+    identity = {"arguments": {}, "data": ""}
+    (left / "main.checkpoint").unlink()
+    first = checkpoints.Checkpoint(left, identity, False)
+    with pytest.raises(CheckpointError, match="another fit is running"):
+        checkpoints.Checkpoint(left, identity, False)
+    first.close()
+
+
+def test_a_folder_that_is_a_file(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointError, match="cannot be used"):
+        fitted(model("dtc", "exact"), checkpoint=tmp_path / "file")
