@@ -1,6 +1,8 @@
-"""From a table to blocks: scaling, partition of the input space, padded blocks of rows."""
+"""From a table to blocks: encoding, scaling, partition of the input space, blocks of rows."""
 
 from mosaicgp.data.blocks import Blocks, chunk, group
+from mosaicgp.data.dataset import Dataset, open_dataset
+from mosaicgp.data.encoding import DatasetError, Encoding
 from mosaicgp.data.partition import (
     PARTITIONS,
     BalancedTree,
@@ -14,10 +16,14 @@ __all__ = [
     "PARTITIONS",
     "BalancedTree",
     "Blocks",
+    "Dataset",
+    "DatasetError",
+    "Encoding",
     "KMeansCells",
     "Partition",
     "Scaling",
     "build_partition",
     "chunk",
     "group",
+    "open_dataset",
 ]
