@@ -25,6 +25,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
 COLUMNS = {  # name: (Arrow type, values, kind declared)
     "float": (pa.float64(), st.floats(allow_nan=False, allow_infinity=False), None),
     "single": (pa.float32(), st.floats(-1e6, 1e6, width=32), None),
+    "half": (pa.float16(), st.floats(-100, 100, width=16).map(np.float16), None),
     "small": (pa.int8(), st.integers(-128, 127), None),
     "large": (pa.uint64(), st.integers(0, 2**64 - 1), None),
     "flag": (pa.bool_(), st.booleans(), None),

@@ -64,6 +64,7 @@ def test_the_same_rows_from_every_source(tmp_path):
     pq.write_table(table, tmp_path / "one.parquet")
     frame, polar = table.to_pandas(), pl.from_arrow(table)
     polar.write_parquet(tmp_path / "polars.parquet")
+    pq.write_table(pa.table(polar), tmp_path / "view.parquet")  # text as string_view
     csv(tmp_path / "c-1.csv", table.slice(0, 11))
     csv(tmp_path / "c-2.csv", table.slice(11))
     frame["day"] = table["day"].to_pandas()  # objects: dates
@@ -82,6 +83,7 @@ def test_the_same_rows_from_every_source(tmp_path):
         "polars category": polar.with_columns(pl.col("carrier").cast(pl.Categorical)),
         "polars enum": polar.with_columns(pl.col("carrier").cast(pl.Enum(["UA", "DL", "AA"]))),
         "polars file": tmp_path / "polars.parquet",
+        "view file": tmp_path / "view.parquet",
         "dictionary": table.set_column(1, "carrier", table["carrier"].dictionary_encode()),
     }
     first = open_dataset(table, target="y", categorical=["carrier"])
@@ -97,6 +99,8 @@ def test_the_same_rows_from_every_source(tmp_path):
         X_here, y_here = dataset.to_arrays()
         assert_array_equal(X_here, X, err_msg=name)
         assert_array_equal(y_here, y, err_msg=name)
+        if name == "view file":  # Arrow cannot compare string_view in files yet
+            continue
         late = open_dataset(
             source, target="y", categorical=declared, filter="carrier == 'UA' and size > 0"
         )
@@ -416,22 +420,48 @@ def test_another_schema_in_the_middle(tmp_path, other, message):
         open_dataset(folder)
 
 
-def test_schemas_that_differ_only_in_form(tmp_path):
-    table = mixed()
-    folder = write(tmp_path / "d", table, [20, 30])
-    rest = table.slice(20, 10).select(table.column_names[::-1])
-    coded = rest.set_column(4, "carrier", rest["carrier"].dictionary_encode())
-    pq.write_table(coded, folder / "part-001.parquet")
-    last = table.slice(30)
-    pq.write_table(
-        last.set_column(1, "carrier", last["carrier"].cast(pa.large_string())),
-        folder / "part-002.parquet",
-    )
-    options = {"target": "y", "categorical": ["carrier"]}
-    X, y = open_dataset(folder, **options).to_arrays()
-    X_table, y_table = open_dataset(table, **options).to_arrays()
-    assert_array_equal(X, X_table)
-    assert_array_equal(y, y_table)
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (1, 0, 3, 2), (2, 3, 1, 0), (3, 2, 0, 1)])
+def test_schemas_that_differ_only_in_form(tmp_path, order):
+    table, parts = mixed(), []
+    for form, start in zip(order, (0, 10, 20, 30), strict=True):
+        part = table.slice(start, 10)
+        text = part["carrier"]
+        if form == 1:
+            text = text.dictionary_encode()
+        elif form == 2:
+            text = text.cast(pa.large_string())
+        part = part.set_column(1, "carrier", text)
+        parts.append(tmp_path / f"{start}.parquet")
+        pq.write_table(part.select(part.column_names[:: -1 if form == 3 else 1]), parts[-1])
+    columns = ["size", "carrier", "at"]
+    for rows in (None, "carrier == 'UA'", "carrier in ['UA', 'DL']"):
+        options = {"target": "y", "categorical": ["carrier"], "columns": columns, "filter": rows}
+        X, y = open_dataset(parts, **options).to_arrays()
+        X_table, y_table = open_dataset(table, **options).to_arrays()
+        assert_array_equal(X, X_table)
+        assert_array_equal(y, y_table)
+
+
+def test_a_column_of_nulls_in_one_file(tmp_path):
+    tables = [pa.table({"a": [1.0, 2.0], "b": b}) for b in (pa.nulls(2), pa.array([3.0, 4.0]))]
+    for order in (tables, tables[::-1]):
+        for k, table in enumerate(order):
+            pq.write_table(table, tmp_path / f"{k}.parquet")
+        dataset = open_dataset(tmp_path, missing="drop")
+        assert_array_equal(dataset.to_arrays()[0], [[1.0, 3.0], [2.0, 4.0]])
+        assert dataset.dropped == 2
+        assert open_dataset(tmp_path, filter="b > 3").count() == 1
+
+
+def test_damage_in_a_csv_file_is_named(tmp_path):
+    text = "a,b\n" + "1000000,2000000\n" * 70_000
+    for last in ("3\n", "3,x\n"):
+        (tmp_path / "bad.csv").write_text(text + last)
+        for use in ("count", "to_arrays"):
+            if (last, use) == ("3,x\n", "count"):
+                continue  # counting does not convert
+            with pytest.raises(DatasetError, match=r"bad.csv cannot be read: "):
+                getattr(open_dataset(tmp_path / "bad.csv"), use)()
 
 
 def test_formats_are_not_mixed(tmp_path):
@@ -506,6 +536,9 @@ def test_arguments():
             open_dataset(table, **options)
     with pytest.raises(ValueError, match="rows must be at least 1"):
         open_dataset(table).chunks(0)
+    for name in ("columns", "categorical"):
+        with pytest.raises(TypeError, match=rf"{name}: must be a list, such as \['size'\]"):
+            open_dataset(table, **{name: "size"})
     for options in ({"columns": [1.5]}, {"target": True}):
         with pytest.raises(TypeError, match="named by text or a number"):
             open_dataset(table, **options)
@@ -544,6 +577,6 @@ def test_duplicate_names(tmp_path):
 
 
 def test_the_modules_do_not_import_jax_themselves():
-    for name in ("dataset", "encoding", "files", "filters", "sources"):
+    for name in ("dataset", "encoding", "files", "filters", "opening", "sources"):
         text = (Path(__file__).parents[2] / f"src/mosaicgp/data/{name}.py").read_text()
         assert not any(f"import {other}" in text for other in ("jax", "pandas", "polars"))

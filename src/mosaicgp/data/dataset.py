@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
@@ -20,83 +18,12 @@ from mosaicgp.data.encoding import (
     FloatArray,
     column_kind,
     learn_encoding,
-    repeated,
-    require,
 )
 from mosaicgp.data.files import BATCH_ROWS, Piece
-from mosaicgp.data.filters import read_filter
-from mosaicgp.data.sources import (
-    TARGET,
-    ArraySource,
-    Source,
-    column_name,
-    open_source,
-    read_targets,
-)
-from mosaicgp.validation import one_of, whole
+from mosaicgp.data.sources import ArraySource, Source
+from mosaicgp.validation import whole
 
 Chunk = tuple[FloatArray, FloatArray | None]
-
-_ROW_ORDERS = ("given",)
-
-
-def open_dataset(
-    source: Any,
-    *,
-    target: str | int | ArrayLike | None = None,
-    columns: Sequence[str | int] | None = None,
-    filter: str | pc.Expression | None = None,
-    categorical: Sequence[str | int] | Mapping[str, str] | None = None,
-    missing: str = "error",
-    order: str = "given",
-) -> Dataset:
-    """Rows of a table, array or files, to be read in chunks of constant memory.
-
-    source: a 2-d array or memmap, the path of a `.npy`, Parquet or CSV file, a folder of Parquet
-      (or CSV) files, a glob, a list of paths, or a pandas, polars or Arrow table. Files of a
-      folder or glob are read in the order of their names.
-    target: the column to predict, or None. Columns of arrays have numbers, and names x0, x1, ...
-      For arrays and tables in memory it may also be the array (n,) of targets itself.
-    columns: the input columns, in order; all but the target by default.
-    filter: a pyarrow expression, or text such as "distance > 100 and carrier == 'UA'".
-    categorical: names of columns to be one-hot encoded, or name -> "onehot" or "ordinal".
-      Columns of a categorical type are one-hot encoded without being named.
-    missing: what to do about a null or NaN: "error", or "drop" the row.
-    order: "given", the order in the source, is the only one.
-    """
-    one_of("missing", missing, ("error", "drop"))
-    one_of("order", order, _ROW_ORDERS)
-    y = (
-        None
-        if target is None or isinstance(target, str | int | np.integer)
-        else read_targets(target)
-    )
-    opened = open_source(source, y, categorical or ())
-    name = TARGET if y is not None else None if target is None else column_name(target, opened)
-    if name is not None:
-        require([name], opened.schema, "target")
-        if _kind_or_none(opened.schema.field(name)) != "number":
-            held = opened.schema.field(name).type
-            raise DatasetError(f"target: column {name!r} must hold numbers, and it holds {held}.")
-    names = None if columns is None else tuple(column_name(c, opened) for c in columns)
-    if names is not None:
-        require(names, opened.schema, "columns")
-        twice = repeated(names)
-        if twice is not None or not names or name in names:
-            wrong = f"{twice!r} is there twice" if twice else "it is empty"
-            raise DatasetError(
-                f"columns: {'the target is among them' if name in names else wrong}."
-            )
-    kinds = (
-        {column_name(c, opened): kind for c, kind in categorical.items()}
-        if isinstance(categorical, Mapping)
-        else {column_name(c, opened): "onehot" for c in categorical or ()}
-    )
-    require(tuple(kinds), opened.schema, "categorical")
-    for kind in kinds.values():
-        one_of("categorical", kind, CATEGORICAL)
-    expression = read_filter(filter, opened.schema)
-    return Dataset(opened, name, names, expression, kinds, missing)
 
 
 class Dataset:
@@ -177,13 +104,16 @@ class Dataset:
 
         Chunks of a float64 array are views of it, and cannot be written to.
         """
-        return _rechunk(self._kept(whole("rows", rows, 1)), rows)
+        rows = whole("rows", rows, 1)
+        several = max(1, BATCH_ROWS // rows)  # an array is read in pieces that chunks fit into
+        return _rechunk(self._kept(several * rows), rows)
 
     def count(self) -> int:
         """Rows kept, after filter and dropping: from metadata if that tells, or in one pass."""
         if self._count is None and self._missing == "error":
-            self._count = self._source.count(self._filter)
-            self._check_rows(self._count, 0)
+            count = self._source.count(self._filter)
+            self._check_rows(count, 0)
+            self._count = count
         elif self._count is None:
             for _ in self._kept(BATCH_ROWS):
                 pass
@@ -197,6 +127,7 @@ class Dataset:
             raise TypeError("rows: must be a 1-d array of integers")
         if wanted.size and (wanted[0] < 0 or np.any(wanted[1:] < wanted[:-1])):
             raise ValueError("rows: must be sorted, from 0")
+        wanted = wanted.astype(np.int64)
         X = np.empty((len(wanted), self.n_features))
         y = None if self._target is None else np.empty(len(wanted))
         start = done = 0
@@ -320,11 +251,9 @@ class Dataset:
             where = f"row {at.row + row}"
             where += "" if self._filter is None else " of those that pass the filter"
             where += f" of {at.file}" if at.file else ""
-            remedy = (
-                "Correct it or filter such rows out."
-                if infinite
-                else ("Fill it in, or pass missing='drop' to leave such rows out.")
-            )
+            remedy = "Correct it, or filter such rows out."
+            if not infinite:
+                remedy = "Fill it in, or pass missing='drop' to leave such rows out."
             raise DatasetError(f"column {names[feature]!r} has {what} in {where}. {remedy}")
         return np.asarray(np.isfinite(cells).all(axis=1))
 
@@ -333,13 +262,6 @@ class Dataset:
             why = "" if self._filter is None else f" that pass the filter {self._filter}"
             why += f"; {dropped} were dropped for missing values" if dropped else ""
             raise DatasetError(f"there are no rows{why}.")
-
-
-def _kind_or_none(field: pa.Field) -> str | None:
-    try:
-        return column_kind(field)
-    except DatasetError:
-        return None
 
 
 def _rechunk(pieces: Iterator[Chunk], rows: int) -> Iterator[Chunk]:

@@ -287,7 +287,7 @@ def is_text(t: pa.DataType) -> bool:
 
 def _floats(values: pa.Array) -> NDArray[Any]:
     """Numbers (n,) that float64 takes up by assignment, NaN for nulls."""
-    if not (pa.types.is_float64(values.type) or pa.types.is_integer(values.type)):
+    if not (pa.types.is_floating(values.type) or pa.types.is_integer(values.type)):
         values = values.cast(pa.float64(), safe=False)
     return values.to_numpy(zero_copy_only=False)
 

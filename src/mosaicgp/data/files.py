@@ -6,6 +6,7 @@ import glob
 import hashlib
 import os
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +65,18 @@ class File:
             )
 
 
+@contextmanager
+def _reading(file: File) -> Iterator[None]:
+    """Errors of Arrow name the file, and a file that changed meanwhile is an error too."""
+    file.check_unchanged()
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        file.check_unchanged()
+        raise DatasetError(f"{file.path} cannot be read: {error}") from None
+    file.check_unchanged()
+
+
 @dataclass(frozen=True, eq=False)
 class FileSource:
     """Rows of Parquet or CSV files, one file after the other."""
@@ -86,10 +99,8 @@ class FileSource:
         files, schema = [], None
         for path in paths:
             file = File.stat(path)
-            try:
+            with _reading(file):
                 file, found = read(file)
-            except (pa.ArrowException, OSError) as error:
-                raise DatasetError(f"{path} cannot be read: {error}") from None
             check_names(found, path)
             schema = found if schema is None else _agreed(schema, found, paths[0], path)
             files.append(file)
@@ -116,23 +127,18 @@ class FileSource:
     def pieces(self, columns: Sequence[str], filter: pc.Expression | None) -> Iterator[Piece]:
         projection = {name: ds.field(name) for name in columns}
         for file in self.files:
-            file.check_unchanged()
             row = 0
-            try:
+            with _reading(file):
                 for batch in self._scanner(file, filter, columns=projection).to_batches():
                     yield Piece(batch, row, file.path)
                     row += batch.num_rows
-            except (pa.ArrowException, OSError) as error:
-                file.check_unchanged()
-                raise DatasetError(f"{file.path} cannot be read: {error}") from None
-            file.check_unchanged()
 
     def count(self, filter: pc.Expression | None) -> int:
         total = 0
         for file in self.files:
-            file.check_unchanged()
-            known = file.rows if filter is None else None
-            total += self._scanner(file, filter).count_rows() if known is None else known
+            with _reading(file):
+                known = file.rows if filter is None else None
+                total += self._scanner(file, filter).count_rows() if known is None else known
         return total
 
     def check_unchanged(self) -> None:
@@ -189,6 +195,9 @@ def _format(path: str) -> str:
 def _parquet_file(file: File) -> tuple[File, pa.Schema]:
     with pq.ParquetFile(file.path) as opened:
         metadata, schema = opened.metadata, opened.schema_arrow
+    for k, field in enumerate(schema):
+        if pa.types.is_string_view(field.type):  # Arrow has few functions for it
+            schema = schema.set(k, field.with_type(pa.large_string()))
     digest = hashlib.sha256()
     for k in range(metadata.num_row_groups):
         group = metadata.row_group(k)
@@ -230,7 +239,8 @@ def _values(t: pa.DataType) -> pa.DataType:
 
 _CSV_CONVERT = pyarrow.csv.ConvertOptions(strings_can_be_null=True)
 _FORMATS: dict[str, ds.FileFormat] = {
-    # Without pre-buffering a local file is read as fast, and one row group's bytes are not held.
+    # Pre-buffering keeps all that was read of a file: 570 MB for 6 million rows of 9 columns,
+    # against 94 MB without, and slower.
     "parquet": ds.ParquetFileFormat(
         default_fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=False)
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,20 +13,15 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
-from mosaicgp.data.encoding import DatasetError, repeated
+from mosaicgp.data.encoding import DatasetError
 from mosaicgp.data.files import (
     BATCH_ROWS,
     READAHEAD,
     File,
-    FileSource,
     Piece,
-    check_names,
-    find_files,
 )
 
 TARGET = "(target)"  # the column of targets that came as an array of their own
-
-_TABLES = ("__arrow_c_stream__", "__arrow_c_array__", "dtypes")  # Arrow, polars, pandas
 
 
 class Source(Protocol):
@@ -136,103 +131,10 @@ class ArraySource:
         return [[os.path.basename(self.file.path), self.file.size, self.file.mtime]]
 
 
-def open_source(source: Any, y: NDArray[Any] | None, text: Collection[Any] = ()) -> Source:
-    """The source, with targets y (n,) as a column of its own if they came apart."""
-    several = isinstance(source, list | tuple)
-    opened: Source
-    if all(isinstance(path, str | os.PathLike) for path in (source if several else [source])):
-        files = find_files(source)
-        if len(files) == 1 and files[0].endswith(".npy"):
-            opened = map_array(files[0], y)
-        elif y is not None:
-            raise TypeError("target: for files it must be the name of a column")
-        else:
-            return FileSource.open(files, {str(name) for name in text})
-    elif isinstance(source, np.ndarray):
-        opened = ArraySource(np.asarray(source), y)
-    elif any(hasattr(source, name) for name in _TABLES):
-        table = table_of(source)
-        _check_length(y, table.num_rows)
-        return TableSource(table if y is None else table.append_column(TARGET, pa.array(y)))
-    elif hasattr(source, "__array__"):
-        opened = ArraySource(np.asarray(source), y)
-    else:
-        raise TypeError(
-            f"source: cannot open {type(source).__name__}. Pass a 2-d array, a pandas, polars or "
-            "Arrow table, or the path of Parquet, CSV or .npy files."
-        )
-    _check_length(y, opened.count(None))
-    return opened
-
-
-def read_targets(target: Any) -> NDArray[Any]:
-    """Targets (n,) in float64."""
-    y = np.asarray(target)
-    if y.ndim != 1:
-        raise DatasetError(f"target: must be a column's name or an array (n,), got {y.shape}")
-    check_dtype("target", y.dtype)
-    return y.astype(np.float64, copy=False)
-
-
-def _check_length(y: NDArray[Any] | None, n: int) -> None:
-    if y is not None and len(y) != n:
-        raise DatasetError(f"target: there are {len(y)} targets for {n} rows")
-
-
-def column_name(column: Any, source: Source) -> str:
-    """The name of a column; of an array's column by its number, which may count from the end."""
-    if not isinstance(column, str | int | np.integer) or isinstance(column, bool):
-        raise TypeError(f"a column must be named by text or a number, not {column!r}")
-    if isinstance(source, ArraySource) and not isinstance(column, str):
-        d = source.array.shape[1]
-        return f"x{column + d if -d <= column < 0 else column}"
-    return str(column)
-
-
-def map_array(path: str, y: NDArray[Any] | None) -> ArraySource:
-    """A `.npy` file, memory-mapped."""
-    file = File.stat(path)
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise DatasetError(f"{path} cannot be read as an array: {error}") from None
-    return ArraySource(np.asarray(array), y, file)
-
-
-def table_of(source: Any) -> pa.Table:
-    """An Arrow table of a pandas, polars or Arrow table, without copying numbers where possible."""
-    dtypes: Any = getattr(source, "dtypes", None)
-    is_pandas = hasattr(dtypes, "items")
-    if is_pandas:
-        twice = repeated(str(name) for name in source.columns)
-        if twice is not None:
-            raise DatasetError(f"source: two columns are called {twice!r}")
-        for name, dtype in dtypes.items():
-            if getattr(dtype, "kind", "") == "c":
-                raise TypeError(_complex(f"column {str(name)!r}"))
-        source = source.rename(columns=str)
-    try:
-        if is_pandas:
-            table = pa.Table.from_pandas(source, preserve_index=False)
-        else:
-            table = pa.table(source)
-    except (pa.ArrowException, TypeError) as error:
-        raise DatasetError(f"source: not a table that Arrow takes: {error}") from None
-    check_names(table.schema, "source")
-    if table.num_rows == 0:
-        raise DatasetError("source: there are no rows in the table")
-    for k, field in enumerate(table.schema):
-        t = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-        if pa.types.is_string_view(t):  # polars: Arrow has few functions for it
-            chunks = [_plain_text(chunk) for chunk in table.column(k).chunks]
-            table = table.set_column(k, field.name, pa.chunked_array(chunks))
-    return table
-
-
 def check_dtype(what: str, dtype: np.dtype[Any]) -> None:
     """Raises unless an array of this dtype holds real numbers or booleans."""
     if dtype.kind == "c":
-        raise TypeError(_complex(what))
+        raise TypeError(no_complex(what))
     if dtype.kind not in "biuf":
         raise TypeError(
             f"{what}: an array must hold numbers, not {dtype}. Pass text, dates and columns of "
@@ -240,14 +142,6 @@ def check_dtype(what: str, dtype: np.dtype[Any]) -> None:
         )
 
 
-def _complex(what: str) -> str:
+def no_complex(what: str) -> str:
+    """The message about complex numbers in `what`."""
     return f"{what}: complex numbers are not supported. Pass real and imaginary parts as columns."
-
-
-def _plain_text(values: pa.Array) -> pa.Array:
-    if pa.types.is_dictionary(values.type):
-        return pa.DictionaryArray.from_arrays(values.indices, _plain_text(values.dictionary))
-    try:
-        return values.cast(pa.large_string())
-    except pa.ArrowNotImplementedError:  # older Arrow
-        return pa.array(values.to_pylist(), pa.large_string())
