@@ -509,6 +509,16 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
 
         return load(path)
 
+    def export(self, path: str | Path) -> None:
+        """Write a predictor for ``mosaicgp.serving``, which needs NumPy alone; see ``save`` too.
+
+        It predicts y and f by row, and cannot be fitted further.
+        """
+        from mosaicgp.export import export
+
+        check_is_fitted(self)
+        export(self, path)
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "posterior_")
 

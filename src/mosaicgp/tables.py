@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 import numpy as np
-from scipy.stats import foldnorm, norm
+from scipy.special import ndtri
 
 from mosaicgp.data.scaling import Scaling
 from mosaicgp.posterior import Posterior
@@ -129,12 +129,14 @@ def hyperparameter_table(
 def _folded(mean: np.ndarray, std: np.ndarray) -> tuple[np.ndarray, ...]:
     """Mean, std and central 95% interval of |x| for x ~ N(mean, std²)."""
     mean = np.abs(mean)
-    z = norm.ppf(0.975)
+    z = ndtri(0.975)
     centre, spread = mean.copy(), std.copy()
     lower, upper = mean - z * std, mean + z * std
     # Far from zero folding changes nothing, and foldnorm loses its precision.
     near = (std > 0) & (mean < 8 * std)
     if near.any():
+        from scipy.stats import foldnorm  # here: slow to import
+
         shape = mean[near] / std[near]
         centre[near], variance = foldnorm.stats(shape, scale=std[near], moments="mv")
         spread[near] = np.sqrt(variance)

@@ -11,9 +11,6 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
-from threadpoolctl import threadpool_limits
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -217,6 +214,10 @@ class KMeansCells(Partition):
 
         Distances are those between rows times ``scale`` (d,).
         """
+        from sklearn.cluster import KMeans  # here: slow to import, and no other fit needs it
+        from sklearn.exceptions import ConvergenceWarning
+        from threadpoolctl import threadpool_limits
+
         X = np.asarray(X, dtype=np.float64)
         scale = np.ones(X.shape[1]) if scale is None else scale
         n_blocks = min(n_blocks, len(X))

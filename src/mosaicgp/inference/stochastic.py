@@ -6,13 +6,12 @@ seen, so the bound of a step and its gradients are unbiased (docs/mathematics.md
 bound").
 """
 
-from functools import partial
-from typing import NamedTuple
+from functools import cache, partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax import Array
 
 from mosaicgp.inference.parameters import Fixed, Free, Switches, constrain
@@ -26,7 +25,15 @@ from mosaicgp.model.posterior import (
     kl_theta,
 )
 
-_adam = optax.scale_by_adam(b1=0.9, b2=0.99)
+if TYPE_CHECKING:
+    import optax
+
+
+@cache
+def _adam() -> "optax.GradientTransformation":
+    import optax  # here: slow to import, and exact inference does without
+
+    return optax.scale_by_adam(b1=0.9, b2=0.99)
 
 
 class Batch(NamedTuple):
@@ -59,7 +66,7 @@ class State(NamedTuple):
     learned: Array
     eta: NaturalParameters
     q: InducingPosterior
-    optimiser: optax.OptState
+    optimiser: "optax.OptState"
     average: Array
     scale: Array
     rejected: Array
@@ -96,7 +103,7 @@ def initial_state(free: Free, switches: Switches, eta: NaturalParameters | None 
     eta = eta or NaturalParameters(jnp.zeros(m, dtype), jnp.eye(m, dtype=dtype))
     zero = jnp.zeros((), dtype=jnp.int32)
     q = from_natural(eta)
-    return State(learned, eta, q, _adam.init(learned), learned, jnp.ones((), dtype), zero, zero)
+    return State(learned, eta, q, _adam().init(learned), learned, jnp.ones((), dtype), zero, zero)
 
 
 def stochastic_bound(
@@ -133,7 +140,7 @@ def step(
         state.learned, state.q, free, fixed, batch, jitter, switches
     )
     with jax.numpy_dtype_promotion("standard"):  # optax mixes its integer counter with floats
-        direction, optimiser = _adam.update(slope, state.optimiser)
+        direction, optimiser = _adam().update(slope, state.optimiser)
     learned = state.learned + rate * state.scale * direction
     # Without a step of Adam q(s) settles, by sizes that must stay as they are.
     eta = natural_step(state.eta, statistics, jnp.where(rate > 0, rho * state.scale, rho))

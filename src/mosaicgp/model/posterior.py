@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.scipy.linalg import solve_triangular
-from scipy.stats import norm, qmc
+from scipy.special import ndtri
 
 from mosaicgp.model.kernel import cholesky
 
@@ -103,9 +103,11 @@ def theta_nodes(n: int, d: int, seed: int) -> np.ndarray:
     """
     if n == 1:
         return np.zeros((1, d + 1))
+    from scipy.stats import qmc  # here: slow to import
+
     half = (n + 1) // 2
     sobol = qmc.Sobol(d + 1, seed=np.random.default_rng(seed))
-    base = norm.ppf(sobol.random_base2(int(np.ceil(np.log2(half))))[:half])
+    base = ndtri(sobol.random_base2(int(np.ceil(np.log2(half))))[:half])
     nodes = np.concatenate([base, -base])[:n]
     nodes -= nodes.mean(axis=0)
     return nodes / nodes.std(axis=0)

@@ -44,7 +44,7 @@ def predictive_state(
 # Through s alone
 
 
-def _excess(state: PredictiveState) -> Array:
+def excess(state: PredictiveState) -> Array:
     """Σ⁻¹(S + mmᵀ − Σ)Σ⁻¹ (m, m)."""
     q, L = state.q, state.prepared.L
     eye = jnp.eye(L.shape[0], dtype=L.dtype)
@@ -64,7 +64,7 @@ def moments(state: PredictiveState, X_new: Array, bayesian: bool) -> tuple[Array
     conditional = 1.0 - jnp.sum(white**2, axis=1) + jnp.sum((white @ q.v_root.T) ** 2, axis=1)
     variance = second * conditional + theta.beta * mean**2
     if bayesian:
-        variance = variance + quadratic_remainder(X_new, Z, _excess(state), theta)
+        variance = variance + quadratic_remainder(X_new, Z, excess(state), theta)
     return theta.alpha * mean, _above_rounding(variance, second)
 
 
@@ -85,9 +85,9 @@ def joint_moments(
     covariance = upsilon(X_new, X_new, theta) + second * (spread @ spread.T - white @ white.T)
     covariance = covariance + theta.beta * jnp.outer(mean, mean)
     if bayesian and order is None:
-        covariance = covariance + cross_remainder(X_new, Z, _excess(state), theta)
+        covariance = covariance + cross_remainder(X_new, Z, excess(state), theta)
     elif bayesian and order:
-        A = _excess(state)
+        A = excess(state)
 
         def add(total: Array, indices: tuple[Array, Array]) -> tuple[Array, None]:
             term = unit * mehler_factor(X_new, Z, theta, *indices)
