@@ -12,6 +12,7 @@ import pytest
 
 from mosaicgp import SparseGPRegressor, checkpoints
 from mosaicgp.checkpoints import CheckpointError
+from mosaicgp.data.rows import ArrayRows
 
 rng = np.random.default_rng(0)
 N = 800
@@ -152,7 +153,7 @@ def test_a_full_disk_keeps_the_checkpoint_before(left, monkeypatch):
     monkeypatch.setattr(os, "fsync", full)
     other = model("dtc", "stochastic")
     kept = checkpoints.Checkpoint(
-        left, {"arguments": other._identity(), "data": checkpoints.fingerprint(X, y)}, True
+        left, {"arguments": other._identity(), "data": ArrayRows(X, y).fingerprint()}, True
     )
     snapshot = kept.read("main")
     with pytest.raises(CheckpointError, match="No space left"):

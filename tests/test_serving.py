@@ -14,7 +14,8 @@ from scipy.stats import norm
 from sklearn.exceptions import NotFittedError
 
 from mosaicgp import SparseGPRegressor, serving
-from mosaicgp.data import build_partition, group
+from mosaicgp.data.blocks import group
+from mosaicgp.data.partition import build_partition
 from problems import KINDS
 
 rng = np.random.default_rng(3)

@@ -162,8 +162,3 @@ def _digest(arrays: dict[str, np.ndarray]) -> str:
         digest.update(name.encode())
         digest.update(np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
-
-
-def fingerprint(X: np.ndarray, y: np.ndarray) -> str:
-    """What tells arrays from other arrays."""
-    return _digest({"X": X, "y": y, "shape": np.array(X.shape)})

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mosaicgp import arguments as _arguments
 from mosaicgp import validation
-from mosaicgp.checkpoints import Checkpoint, fingerprint
+from mosaicgp.checkpoints import Checkpoint
 from mosaicgp.data.blocks import Blocks, chunk
 from mosaicgp.data.disk import DiskBlocks, Workspace
 from mosaicgp.data.division import regroup
 from mosaicgp.data.partition import Partition
-from mosaicgp.data.rows import ArrayRows
+from mosaicgp.data.rows import ArrayRows, Rows, UserRows, is_dataset, whole
 from mosaicgp.data.scaling import Scaling
 from mosaicgp.fitting import CHUNK_ROWS, Job, Outcome, Plan, Start, fit_rows
 from mosaicgp.inference.evaluate import full_bound
@@ -34,7 +34,14 @@ from mosaicgp.prediction import Local, Predictor, predictor
 from mosaicgp.progress import progress_line
 from mosaicgp.tables import Table, hyperparameter_table
 
+if TYPE_CHECKING:
+    from mosaicgp.data.dataset import Dataset
+    from mosaicgp.data.encoding import Encoding
+
 FloatArray = NDArray[np.float64]
+
+# Rows of a dataset that are predicted at a time.
+PREDICT_ROWS = 2**18
 
 
 class CallbackError(RuntimeError):
@@ -160,6 +167,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
     blocks_ : Blocks or None
         Training rows by block, standardised; None where predictions do not need them: in a loaded
         model, and after stochastic inference without blocks.
+    encoding_ : Encoding or None
+        How the columns of a dataset became features.
     n_iter_, n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -250,33 +259,57 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
     ) -> Self:
         """Learn from X (n, d) and y (n,): arrays, or tables of pandas or polars.
 
+        X may also be a dataset (``mosaicgp.data.open_dataset``) with its target in it; then y is
+        left out, and the table need not fit in memory.
+
         With ``checkpoint``, a folder, the fit leaves its state there every few seconds; with
         ``resume=True`` it goes on from there, to the same model to the bit.
         """
         _arguments.check(self)
-        X_user, y_user = validation.training_data(X, y, self)
-        plan = _arguments.plan(self, len(y_user))
-        # Names are checked on another instance: what is fitted stays whole until a new fit ends.
-        validate_data(type(self)(), X, skip_check_array=True)
+        rows = self._training_rows(X, y)
+        n, d = rows.count(), rows.n_features
+        plan = _arguments.plan(self, n)
+        if not is_dataset(X):
+            # On another instance: what is fitted stays whole until a new fit ends.
+            validate_data(type(self)(), X, skip_check_array=True)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
-        before = self._fit_before(X_user.shape[1])
-        nodes = self._theta_nodes(X_user.shape, rng)
+        before = self._fit_before(d)
+        nodes = theta_nodes(_arguments.n_theta(self, n), d, int(rng.integers(2**31)))
         kept = None
         if checkpoint is not None:
-            identity = {"arguments": self._identity(), "data": fingerprint(X_user, y_user)}
+            identity = {"arguments": self._identity(), "data": rows.fingerprint()}
             kept = Checkpoint(checkpoint, identity, resume)
         try:
-            outcome = self._fitted_rows(ArrayRows(X_user, y_user), plan, rng, before, kept)
+            outcome = self._fitted_rows(rows, plan, rng, before, kept)
         finally:
             if kept is not None:
                 kept.close()
-        validate_data(self, X, skip_check_array=True)
-        self._keep_outcome(outcome, plan, nodes)
+        self._name_features(X)
+        self._keep_outcome(outcome, plan, nodes, X.encoding if is_dataset(X) else None)
         return self
+
+    def _training_rows(self, X: Any, y: Any) -> UserRows:
+        """Arrays and tables checked and copied to float64; a dataset as it is."""
+        if not is_dataset(X):
+            return ArrayRows(*validation.training_data(X, y, self))
+        if y is not None:
+            raise ValueError("y: the dataset has its target in it; leave y out.")
+        if X.target is None:
+            raise ValueError(
+                "X: the dataset has no target. Name it: open_dataset(..., target=column)."
+            )
+        return X
+
+    def _name_features(self, X: Any) -> None:
+        if is_dataset(X):
+            self.n_features_in_ = X.n_features
+            self.feature_names_in_ = np.array(X.feature_names, dtype=object)
+        else:
+            validate_data(self, X, skip_check_array=True)
 
     def _fitted_rows(
         self,
-        rows: ArrayRows,
+        rows: Rows,
         plan: Plan,
         rng: np.random.Generator,
         before: Start | None,
@@ -296,7 +329,9 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         plain = {k: v for k, v in self.get_params(deep=False).items() if k not in apart}
         return plain | {"random_state": repr(self.random_state)}
 
-    def _keep_outcome(self, outcome: Outcome, plan: Plan, nodes: FloatArray) -> None:
+    def _keep_outcome(
+        self, outcome: Outcome, plan: Plan, nodes: FloatArray, encoding: Encoding | None
+    ) -> None:
         blocks, workspace = outcome.blocks, outcome.workspace
         if workspace is not None:
             workspace.release()
@@ -313,6 +348,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
             history=outcome.history,
             block_rows=plan.block_rows,
             workspace=workspace,
+            encoding=encoding,
         )
         if outcome.error is not None:
             raise CallbackError(
@@ -336,11 +372,6 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
             )
         return Start(self.posterior_, self.scaling_)
 
-    def _theta_nodes(self, shape: tuple[int, ...], rng: np.random.Generator) -> FloatArray:
-        """Nodes of θ for a table of n rows and d columns."""
-        n, d = shape
-        return theta_nodes(_arguments.n_theta(self, n), d, int(rng.integers(2**31)))
-
     def _keep(
         self,
         arguments: dict[str, Any],
@@ -353,6 +384,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         history: Table,
         block_rows: int,
         workspace: Workspace | None = None,
+        encoding: Encoding | None = None,
     ) -> None:
         """All that a fit or a load leaves behind.
 
@@ -362,6 +394,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         self._arguments = arguments
         self._fitted = Fitted(_arguments.switches(self), block_rows)
         self._workspace = workspace  # a temporary folder goes when nothing refers to it
+        self.encoding_ = encoding
         self.posterior_ = posterior
         self.scaling_ = scaling
         self.partition_ = partition
@@ -423,20 +456,39 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         return mean[:, None] + root @ rng.standard_normal((len(mean), n_samples))
 
     def _predict(self, X: Any, of_y: bool, joint: bool) -> tuple[FloatArray, FloatArray]:
-        X_std = self._new_rows(X)
         compute = self._predictor.joint if joint else self._predictor.moments
-        mean, spread = compute(X_std, of_y)
+        parts = [compute(X_std, of_y) for X_std in self._new_rows(X, at_once=joint)]
+        mean, spread = (np.concatenate(part) for part in zip(*parts, strict=True))
         return self.scaling_.mean_to_user(mean), self.scaling_.var_to_user(spread)
 
-    def _new_rows(self, X: Any) -> FloatArray:
+    def _new_rows(self, X: Any, at_once: bool = False) -> Iterator[FloatArray]:
+        """Standardised rows, a part at a time where they come from a dataset."""
         check_is_fitted(self)
+        if (dataset := self._as_dataset(X)) is not None:
+            size = dataset.count() if at_once else PREDICT_ROWS
+            return (self.scaling_.transform_X(part) for part, _ in dataset.chunks(size))
         X_user = validation.new_rows(X, self)
         validate_data(self, X, reset=False, skip_check_array=True)
-        return self.scaling_.transform_X(X_user)
+        return iter([self.scaling_.transform_X(X_user)])
+
+    def _as_dataset(self, X: Any) -> Dataset | None:
+        """Rows encoded as those that the model was fitted on, if it was fitted on a dataset."""
+        if not is_dataset(X):
+            if self.encoding_ is None or not hasattr(X, "columns"):
+                return None
+            from mosaicgp.data.opening import open_dataset
+
+            X = open_dataset(X)
+        if self.encoding_ is None and list(X.feature_names) != self._feature_names():
+            raise ValueError(
+                f"X: the dataset has the features {list(X.feature_names)}, but the model was "
+                f"fitted with {self._feature_names()}. Open it with columns=... in that order."
+            )
+        return X if self.encoding_ is None else X.with_encoding(self.encoding_)
 
     # -- looking at a fit ------------------------------------------------------------------------
 
-    def elbo(self, X: Any, y: Any) -> float:
+    def elbo(self, X: Any, y: Any = None) -> float:
         """The bound L(q) of these rows at the fitted state, in the user's units.
 
         Every constant is there, so that on the training rows it bounds their log evidence. With
@@ -479,8 +531,12 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
     def _blocks_of(self, X: Any, y: Any) -> Blocks:
         """New rows with targets, standardised and grouped as the training rows were."""
         check_is_fitted(self)
-        X_user, y_user = validation.training_data(X, y, self)
-        validate_data(self, X, reset=False, skip_check_array=True)
+        if is_dataset(X):
+            X = self._as_dataset(X)
+            X_user, y_user = whole(self._training_rows(X, y))
+        else:
+            X_user, y_user = validation.training_data(X, y, self)
+            validate_data(self, X, reset=False, skip_check_array=True)
         X_std, y_std = self.scaling_.transform_X(X_user), self.scaling_.transform_y(y_user)
         if self.partition_ is None:
             return chunk(X_std, y_std, CHUNK_ROWS)
@@ -488,7 +544,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
 
     def block_of(self, X: Any) -> NDArray[np.int64]:
         """The block (n,) of each row of X; zeros where the approximation has no blocks."""
-        X_std = self._new_rows(X)
+        (X_std,) = self._new_rows(X, at_once=True)
         if self.partition_ is None:
             return np.zeros(len(X_std), dtype=np.int64)
         return self.partition_.assign(X_std)

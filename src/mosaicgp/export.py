@@ -13,6 +13,7 @@ from scipy.linalg import solve_triangular
 
 from mosaicgp._version import __version__
 from mosaicgp.data.blocks import Blocks
+from mosaicgp.data.disk import DiskBlocks
 from mosaicgp.model.posterior import nodes_to_theta
 from mosaicgp.model.predictive import PredictiveState, excess
 from mosaicgp.precision import in_double
@@ -98,14 +99,15 @@ def _local_arrays(state: PredictiveState, local: Local) -> Arrays:
     }
 
 
-def _rows(blocks: Blocks, n_cells: int) -> Arrays:
+def _rows(blocks: Blocks | DiskBlocks, n_cells: int) -> Arrays:
     """Training rows without padding, of the blocks that predictions use: a cell's first."""
     used = np.searchsorted(blocks.label, np.arange(n_cells))
     kept, block_of_cell = np.unique(used, return_inverse=True)
-    real = blocks.rows[kept] >= 0
+    X, y, mask = blocks.take(kept)
+    real = mask > 0
     return {
-        "X": blocks.X[kept][real].astype(np.float64),
-        "y": blocks.y[kept][real].astype(np.float64),
+        "X": X[real].astype(np.float64),
+        "y": y[real].astype(np.float64),
         "start": np.concatenate([[0], np.cumsum(np.count_nonzero(real, axis=1))]),
         "block_of_cell": block_of_cell,
     }

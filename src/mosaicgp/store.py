@@ -1,8 +1,13 @@
-"""Saved models: one safetensors file, arrays with a versioned JSON header. Loading runs no code."""
+"""Saved models: one safetensors file, arrays with a versioned JSON header. Loading runs no code.
+
+Training rows that are on disk are copied into the file a part at a time, and stay there when the
+model is loaded: it reads the blocks it needs from its file.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 from dataclasses import asdict
 from numbers import Integral
@@ -11,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save as serialise
 
 from mosaicgp._version import __version__
 from mosaicgp.data.blocks import Blocks
+from mosaicgp.data.disk import DiskBlocks, RecordFile
+from mosaicgp.data.encoding import Encoding
 from mosaicgp.data.partition import PARTITIONS
 from mosaicgp.data.scaling import Scaling
 from mosaicgp.inference.result import FitResult
@@ -26,6 +32,16 @@ if TYPE_CHECKING:
 
 FORMAT = "mosaicgp-model"
 FORMAT_VERSION = 1
+
+RECORDS = "blocks.records"
+COPY_ROWS = 2**17
+
+DTYPES = {
+    np.dtype(np.float64): "F64",
+    np.dtype(np.float32): "F32",
+    np.dtype(np.int64): "I64",
+    np.dtype(np.bool_): "BOOL",
+}
 
 BLOCK_FIELDS = ("X", "y", "mask", "rows", "label")
 SCALING_FIELDS = ("X_mean", "X_scale", "y_mean", "y_scale")
@@ -46,8 +62,13 @@ def save(model: SparseGPRegressor, path: str | Path) -> None:
     }
     if model.partition_ is not None:
         groups["partition"] = model.partition_.to_arrays()
+    on_disk = None
     if model._fitted.switches.approximation.local and model.blocks_ is not None:
-        groups["blocks"] = {name: getattr(model.blocks_, name) for name in BLOCK_FIELDS}
+        if isinstance(model.blocks_, DiskBlocks):
+            on_disk = model.blocks_.file
+            groups["blocks"] = {"start": model.blocks_.start, "label": model.blocks_.label}
+        else:
+            groups["blocks"] = {name: getattr(model.blocks_, name) for name in BLOCK_FIELDS}
     header = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -56,6 +77,7 @@ def save(model: SparseGPRegressor, path: str | Path) -> None:
         "partition": None if model.partition_ is None else model.partition_.kind,
         "n_features": model.n_features_in_,
         "feature_names": _names(model),
+        "encoding": None if model.encoding_ is None else model.encoding_.to_json(),
         "fit_result": asdict(model.fit_result_),
         "block_rows": model._fitted.block_rows,
     }
@@ -67,12 +89,36 @@ def save(model: SparseGPRegressor, path: str | Path) -> None:
     # Written beside and moved into place, so that a full disk leaves no half-written model.
     beside = path.with_name(path.name + ".part")
     try:
-        # Not safetensors' own writer, whose files only their owner can read.
-        beside.write_bytes(serialise(arrays, metadata={"mosaicgp": json.dumps(header)}))
+        _write(beside, arrays, json.dumps(header), on_disk)
         os.replace(beside, path)
     except OSError as error:
         beside.unlink(missing_ok=True)
         raise OSError(f"could not write the model to {path}: {error}") from error
+
+
+def _write(
+    path: Path, arrays: dict[str, np.ndarray], header: str, on_disk: RecordFile | None
+) -> None:
+    """A safetensors file. Not by safetensors' own writer, which wants all of it in memory, and
+    whose files only their owner can read."""
+    index: dict[str, Any] = {"__metadata__": {"mosaicgp": header}}
+    shapes = [(name, a.dtype, a.shape) for name, a in arrays.items()]
+    if on_disk is not None:
+        # First, so that its rows are aligned for whoever maps them.
+        shapes.insert(0, (RECORDS, np.dtype(np.float64), (on_disk.n, on_disk.width)))
+    end = 0
+    for name, dtype, shape in shapes:
+        start, end = end, end + dtype.itemsize * math.prod(shape)
+        index[name] = {"dtype": DTYPES[dtype], "shape": shape, "data_offsets": [start, end]}
+    text = json.dumps(index).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for first in range(0, 0 if on_disk is None else on_disk.n, COPY_ROWS):
+            assert on_disk is not None
+            file.write(on_disk.between(first, min(first + COPY_ROWS, on_disk.n)).data)
+        for array in arrays.values():
+            file.write(array.tobytes())
 
 
 def load(path: str | Path) -> SparseGPRegressor:
@@ -90,18 +136,19 @@ def load(path: str | Path) -> SparseGPRegressor:
         scaling: dict[str, Any] = {
             k: v if v.ndim else float(v) for k, v in _group(arrays, "scaling").items()
         }
-        blocks = _group(arrays, "blocks")
+        blocks = _blocks(Path(path), _group(arrays, "blocks"))
         kind = header["partition"]
         model._keep(
             arguments=parameters,
             posterior=Posterior.from_arrays(_group(arrays, "posterior")),
             scaling=Scaling(**scaling),
             partition=PARTITIONS[kind].from_arrays(_group(arrays, "partition")) if kind else None,
-            blocks=Blocks(**blocks) if blocks else None,
+            blocks=blocks,
             nodes=arrays["nodes.theta"],
             fit_result=FitResult(**header["fit_result"]),
             history=Table(_group(arrays, "history")),
             block_rows=int(header.get("block_rows", _block_rows_of_version_1(parameters))),
+            encoding=Encoding.from_json(encoding) if (encoding := header.get("encoding")) else None,
         )
     except (KeyError, TypeError, IndexError, ValueError) as error:
         raise StoreError(
@@ -123,11 +170,23 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
                 raise StoreError(f"{path} is a safetensors file, but not a mosaicgp model.")
             header = json.loads(text)
             _check_version(path, header)
-            return header, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            names = [name for name in file.keys() if name != RECORDS]  # noqa: SIM118
+            return header, {name: file.get_tensor(name) for name in names}
     except (SafetensorError, json.JSONDecodeError) as error:
         raise StoreError(
             f"{path} is not a mosaicgp model, or is truncated or damaged ({error})."
         ) from error
+
+
+def _blocks(path: Path, arrays: dict[str, np.ndarray]) -> Blocks | DiskBlocks | None:
+    if "start" not in arrays:
+        return Blocks(**arrays) if arrays else None
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        entry = json.loads(file.read(length))[RECORDS]
+    n, width = entry["shape"]
+    records = RecordFile(path.resolve(), n, width, 8 + length + entry["data_offsets"][0])
+    return DiskBlocks(records, arrays["start"], arrays["label"])
 
 
 def _check_version(path: Path, header: dict[str, Any]) -> None:

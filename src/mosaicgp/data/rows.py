@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,18 @@ class Rows(Protocol):
         """The rows of these numbers, which ascend."""
 
 
+class UserRows(Rows, Protocol):
+    """Rows as the user handed them in."""
+
+    def fingerprint(self) -> str:
+        """What tells these rows from others."""
+
+
+def is_dataset(X: Any) -> bool:
+    """Whether X is a ``mosaicgp.data.Dataset``, without importing Arrow to find out."""
+    return hasattr(X, "with_encoding")
+
+
 @dataclass(frozen=True, eq=False)
 class ArrayRows:
     """Rows that are in memory, or in one file mapped as an array."""
@@ -58,6 +71,14 @@ class ArrayRows:
     def gather(self, rows: NDArray[np.int64]) -> Part:
         """The rows of these numbers."""
         return self.X[rows], self.y[rows]
+
+    def fingerprint(self) -> str:
+        """What tells these rows from others."""
+        digest = hashlib.sha256(repr(self.X.shape).encode())
+        for X, y in self.chunks():
+            digest.update(np.ascontiguousarray(X).data)
+            digest.update(np.ascontiguousarray(y).data)
+        return digest.hexdigest()
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,120 @@
+"""Datasets in place of arrays: the estimator's every method that takes rows."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mosaicgp import SparseGPRegressor, fitting
+from mosaicgp.data import DatasetError, open_dataset
+
+rng = np.random.default_rng(0)
+N = 600
+FRAME = pd.DataFrame(
+    {
+        "a": rng.normal(size=N),
+        "b": 100.0 * rng.uniform(size=N),
+        "kind": rng.choice(["red", "green"], size=N),
+        "y": 0.0,
+    }
+)
+FRAME["y"] = np.sin(2.0 * FRAME.a) + (FRAME.kind == "red") + 0.1 * rng.normal(size=N)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The table as three Parquet files."""
+    table = pa.Table.from_pandas(FRAME, preserve_index=False)
+    for k in range(3):
+        pq.write_table(table.slice(200 * k, 200), tmp_path / f"part-{k}.parquet")
+    return tmp_path
+
+
+def fitted(model, *data, **arguments):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return model.fit(*data, **arguments)
+
+
+def model(kind="pic", **arguments):
+    few = {"n_inducing": 10, "block_size": 50, "inference": "stochastic", "max_iter": 40}
+    return SparseGPRegressor(kind, **{**few, **arguments})
+
+
+def encoded():
+    onehot = [(FRAME.kind == name).astype(float) for name in ("green", "red")]
+    return np.column_stack([FRAME.a, FRAME.b, *onehot]), FRAME.y.to_numpy()
+
+
+@pytest.mark.parametrize("storage", ["memory", "disk"])
+@pytest.mark.parametrize(
+    ("kind", "inference"), [("dtc", "stochastic"), ("pic", "stochastic"), ("fitc", "exact")]
+)
+def test_a_dataset_gives_what_its_arrays_give(folder, kind, inference, storage):
+    X, y = encoded()
+    plain = fitted(model(kind, inference=inference), X, y)
+    dataset = open_dataset(folder, target="y", categorical=["kind"])
+    ours = fitted(model(kind, inference=inference, storage=storage), dataset)
+    for name, array in plain.posterior_.to_arrays().items():
+        np.testing.assert_array_equal(array, ours.posterior_.to_arrays()[name], err_msg=name)
+    assert list(ours.feature_names_in_) == ["a", "b", "kind=green", "kind=red"]
+    new = open_dataset(folder, categorical=["kind"])
+    mean, std = ours.predict(new, return_std=True)
+    expected = plain.predict(X, return_std=True)
+    np.testing.assert_array_equal(mean, expected[0])
+    np.testing.assert_array_equal(std, expected[1])
+    # A table with the columns it was fitted on, in any order and with others beside them.
+    np.testing.assert_array_equal(ours.predict(FRAME[["kind", "b", "y", "a"]]), mean)
+    assert ours.elbo(dataset) == plain.elbo(X, y)
+    np.testing.assert_array_equal(ours.block_of(new), plain.block_of(X))
+
+
+def test_a_large_table_trains_a_pilot_first_and_then_all_rows(monkeypatch, folder, tmp_path):
+    monkeypatch.setattr(fitting, "PILOT_FROM_ROWS", 400)
+    monkeypatch.setattr(fitting, "PILOT_ROWS", 200)
+    dataset = open_dataset(folder, target="y", categorical=["kind"])
+    ours = fitted(model(storage="disk", work_dir=tmp_path / "work"), dataset)
+    assert ours.blocks_.n == N
+    again = fitted(model(), *encoded())
+    np.testing.assert_array_equal(ours.posterior_.nu, again.posterior_.nu)
+    assert ours.score(FRAME[["a", "b", "kind"]], FRAME.y) > 0.5
+
+
+def test_a_saved_model_carries_blocks_and_encoding(folder, tmp_path):
+    dataset = open_dataset(folder, target="y", categorical={"kind": "ordinal"})
+    ours = fitted(model(storage="disk"), dataset)
+    ours.save(tmp_path / "model.mosaic")
+    new = open_dataset(folder)
+    expected = ours.predict(new, return_std=True)
+    del ours  # and with it its temporary folder
+    loaded = SparseGPRegressor.load(tmp_path / "model.mosaic")
+    for one, other in zip(loaded.predict(new, return_std=True), expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+    loaded.save(tmp_path / "copy.mosaic")
+    again = SparseGPRegressor.load(tmp_path / "copy.mosaic").predict(new)
+    np.testing.assert_array_equal(again, expected[0])
+
+
+def test_a_category_never_seen_is_named(folder):
+    ours = fitted(model("dtc", max_iter=5), open_dataset(folder, target="y", categorical=["kind"]))
+    with pytest.raises(DatasetError, match="blue"):
+        ours.predict(FRAME.assign(kind="blue"))
+
+
+def test_targets_are_asked_for(folder):
+    numbers = ["a", "b"]
+    with pytest.raises(ValueError, match="no target"):
+        model().fit(open_dataset(folder, columns=numbers))
+    with pytest.raises(ValueError, match="leave y out"):
+        model().fit(open_dataset(folder, target="y", columns=numbers), FRAME.y)
+
+
+def test_columns_in_another_order_are_refused_by_a_model_of_arrays(folder):
+    ours = fitted(model("dtc", max_iter=5), FRAME[["a", "b"]], FRAME.y)
+    mean = ours.predict(open_dataset(folder, columns=["a", "b"]))
+    np.testing.assert_array_equal(mean, ours.predict(FRAME[["a", "b"]]))
+    with pytest.raises(ValueError, match=r"\['b', 'a'\]"):
+        ours.predict(open_dataset(folder, columns=["b", "a"]))
