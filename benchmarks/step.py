@@ -3,20 +3,22 @@
 `step.py [--rounds N] [--out PATH]`
 
 Every library runs in an environment of its own, in a process that waits while the others are
-measured. Rounds are interleaved; a figure is the median over rounds, a ratio the median of the
-ratios within a round. `make bench-step` sets the path for the two folders of peers.
+measured. Rounds are interleaved, in random order; a figure is the median over rounds, a ratio the
+median of the ratios within a round. `make bench-step` sets the path for the two folders of peers.
 """
 
 import argparse
 import subprocess
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from machine import description
-from problem import INPUTS, N_DATA, RHO, STEPS, rows
+from problem import INPUTS, N_DATA, RHO, n_steps, rows
 from run import install, interpreter
 
 from mosaicgp.inference.initial import starting_values
@@ -29,6 +31,9 @@ from mosaicgp.precision import in_double
 
 ROOT = Path(__file__).resolve().parents[1]
 PEERS = ("gpflow", "gpytorch", "gpjax")
+
+# Seconds before each measurement: threads of the library measured last spin for a while.
+PAUSE = 1.0
 
 
 class Peer:
@@ -74,6 +79,7 @@ class Ours:
         self._batch = Batch(block, jnp.asarray(nodes), jnp.asarray(N_DATA / n))
         self._control = jnp.asarray(Control(RHO, 0.01, 1.0, 1e-6))
         self._state = initial_state(self._free, self._switches)
+        self._n_steps = n_steps(m)
         self._run(2)
 
     def _run(self, n_steps: int) -> None:
@@ -85,8 +91,8 @@ class Ours:
     def seconds(self) -> float:
         """Seconds a step."""
         began = time.perf_counter()
-        self._run(STEPS)
-        return (time.perf_counter() - began) / STEPS
+        self._run(self._n_steps)
+        return (time.perf_counter() - began) / self._n_steps
 
 
 class Products:
@@ -98,16 +104,17 @@ class Products:
             jnp.asarray(rng.normal(size=(n, m))),
             jnp.asarray(rng.normal(size=(m, m))),
         )
+        self._n_steps = n_steps(m)
         self._both = jax.jit(lambda K, A: (K @ A, K.T @ K))
         self.seconds()
 
     def seconds(self) -> float:
         """Seconds for both."""
         began = time.perf_counter()
-        for _ in range(STEPS):
+        for _ in range(self._n_steps):
             out = self._both(self._K, self._A)
         jax.block_until_ready(out)
-        return (time.perf_counter() - began) / STEPS
+        return (time.perf_counter() - began) / self._n_steps
 
 
 @in_double
@@ -119,14 +126,21 @@ def measure(rounds: int) -> tuple[dict[str, dict[str, float]], list[str]]:
     pic = Ours("pic", 256, 100)
     table: dict[str, dict[str, float]] = {}
     lines = []
+    rng = np.random.default_rng(0)
     for m in (100, 500):
         found: dict[str, list[float]] = {}
         for _ in range(rounds):
-            here = {name: peer.seconds(1024, m) for name, peer in peers.items()}
-            here["mosaicgp dtc"] = dtc[m].seconds()
-            here["two products"] = products[m].seconds()
+            contenders: dict[str, Callable[[], float]] = {
+                name: partial(peer.seconds, 1024, m) for name, peer in peers.items()
+            }
+            contenders["mosaicgp dtc"] = dtc[m].seconds
+            contenders["two products"] = products[m].seconds
             if m == 100:
-                here["mosaicgp pic, a block of 256"] = pic.seconds()
+                contenders["mosaicgp pic, a block of 256"] = pic.seconds
+            here = {}
+            for name in rng.permutation(list(contenders)):
+                time.sleep(PAUSE)
+                here[str(name)] = contenders[name]()
             for name, value in here.items():
                 found.setdefault(name, []).append(value)
             print(m, {name: f"{1e3 * value:.2f} ms" for name, value in here.items()}, flush=True)

@@ -10,7 +10,7 @@ import gpjax as gpx
 import jax
 import jax.numpy as jnp
 import optax
-from problem import INPUTS, RHO, STEPS, rows
+from problem import INPUTS, RHO, n_steps, rows
 
 jax.config.update("jax_enable_x64", True)
 
@@ -39,5 +39,5 @@ def seconds(n: int, m: int, n_steps: int) -> float:
 
 for line in sys.stdin:
     n, m = map(int, line.split())
-    long = 30 * STEPS if m <= 100 else 5 * STEPS
-    print((seconds(n, m, long) - seconds(n, m, STEPS)) / (long - STEPS), flush=True)
+    short, long = 5, 5 + n_steps(m)
+    print((seconds(n, m, long) - seconds(n, m, short)) / (long - short), flush=True)

@@ -17,7 +17,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from mosaicgp.model.expectations import Route, omega, psi, upsilon
-from mosaicgp.model.kernel import cholesky, inducing_cholesky, right_whiten
+from mosaicgp.model.kernel import inducing_cholesky, right_whiten
+from mosaicgp.model.linalg import cholesky
 from mosaicgp.model.noise import DiagonalFactor, Noise, NoiseParameters, NoiseState
 from mosaicgp.model.posterior import (
     InducingPosterior,

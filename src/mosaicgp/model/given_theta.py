@@ -12,10 +12,17 @@ factorisation costs several times what the formulas do (docs/mathematics.md, "Ch
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
-from jax.scipy.linalg import solve_triangular
 
 from mosaicgp.model.bound import Block, Parameters, Statistics
-from mosaicgp.model.kernel import cholesky, cross, gram, inducing_gram, squared_distance
+from mosaicgp.model.kernel import cross, gram, inducing_gram, squared_distance
+from mosaicgp.model.linalg import (
+    cholesky,
+    gram_of_columns,
+    inner_congruence,
+    outer_congruence,
+    transposed,
+    triangular_inverse,
+)
 from mosaicgp.model.noise import Noise
 from mosaicgp.model.posterior import nodes_to_theta
 
@@ -93,7 +100,7 @@ def _row_forward(
     R: Array, Z: Array, scale: Array, t: Array
 ) -> tuple[tuple[Array, Array], _RowSaved]:
     W = scale[:, None] * jnp.exp(-0.5 * squared_distance(R, Z))
-    return (W.T @ W, W.T @ t), (R, Z, scale, t, W)
+    return (gram_of_columns(W), W.T @ t), (R, Z, scale, t, W)
 
 
 def _row_backward(saved: _RowSaved, bars: tuple[Array, Array]) -> tuple[Array, Array, Array, Array]:
@@ -120,8 +127,8 @@ def whiten(Sigma: Array, Q: Array, g: Array) -> tuple[Array, Array]:
 def _whiten_forward(
     Sigma: Array, Q: Array, g: Array
 ) -> tuple[tuple[Array, Array], tuple[Array, Array, Array]]:
-    L_inv = _triangular_inverse(cholesky(Sigma))
-    psi = L_inv @ (Q @ L_inv.T)
+    L_inv = triangular_inverse(cholesky(Sigma))
+    psi = outer_congruence(L_inv, Q)
     projection = L_inv @ g
     return (psi, projection), (L_inv, psi, projection)
 
@@ -137,8 +144,8 @@ def _whiten_backward(
     N = -2.0 * psi_bar @ psi - jnp.outer(projection_bar, projection)
     lower = jnp.tril(N, -1)
     inner = 0.5 * (lower + lower.T + jnp.diag(jnp.diagonal(N)))
-    Sigma_bar = L_inv.T @ (inner @ L_inv)
-    return Sigma_bar, L_inv.T @ (psi_bar @ L_inv), projection_bar @ L_inv
+    Sigma_bar = inner_congruence(L_inv, inner)
+    return Sigma_bar, inner_congruence(L_inv, psi_bar), projection_bar @ L_inv
 
 
 whiten.defvjp(_whiten_forward, _whiten_backward)
@@ -157,8 +164,8 @@ def _dense_forward(
     K: Array, K_bb: Array, C: Array, y: Array
 ) -> tuple[tuple[Array, Array, Array], _DenseSaved]:
     chol = cholesky(C)
-    root = _triangular_inverse(chol)
-    C_inv = _transposed(root) @ root
+    root = triangular_inverse(chol)
+    C_inv = transposed(root) @ root
     W, u = C_inv @ K, C_inv @ y
     log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(chol)))
     constant = -0.5 * (log_det + y @ u + jnp.sum(C_inv * K_bb))
@@ -183,21 +190,3 @@ def _dense_backward(
 
 
 dense_statistics.defvjp(_dense_forward, _dense_backward)
-
-
-def _transposed(A: Array) -> Array:
-    """Aᵀ laid out anew: a product with it runs at full speed, with a transposed view at half."""
-    return lax.optimization_barrier(A.T)
-
-
-def _triangular_inverse(L: Array) -> Array:
-    """L⁻¹ of a lower triangular matrix (n, n), halved so that most of it are products."""
-    n = L.shape[-1]
-    if n <= 128:
-        return solve_triangular(L, jnp.eye(n, dtype=L.dtype), lower=True)
-    half = n // 2
-    first = _triangular_inverse(L[:half, :half])
-    second = _triangular_inverse(L[half:, half:])
-    corner = -second @ (L[half:, :half] @ first)
-    top = jnp.concatenate([first, jnp.zeros((half, n - half), dtype=L.dtype)], axis=1)
-    return jnp.concatenate([top, jnp.concatenate([corner, second], axis=1)], axis=0)

@@ -2,8 +2,10 @@
 
 import jax
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 from jax.scipy.linalg import solve_triangular
+
+from mosaicgp.model.linalg import cholesky
 
 
 def squared_distance(A: Array, B: Array) -> Array:
@@ -67,11 +69,6 @@ def _unit_cross_backward(saved: tuple[Array, Array, Array], K_bar: Array) -> tup
 
 
 unit_cross.defvjp(_unit_cross_forward, _unit_cross_backward)
-
-
-def cholesky(A: Array) -> Array:
-    """Lower factor of a symmetric positive definite matrix; NaN where it is not one."""
-    return jnp.tril(lax.linalg.cholesky(A, symmetrize_input=False))
 
 
 def inducing_gram(Z: Array, jitter: Array) -> Array:

@@ -17,7 +17,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.scipy.linalg import cho_solve, solve_triangular
 
-from mosaicgp.model.kernel import cholesky, gram, se
+from mosaicgp.model.kernel import gram, se
+from mosaicgp.model.linalg import cholesky
 
 
 class NoiseParameters(NamedTuple):

@@ -13,7 +13,7 @@ from jax import Array
 from jax.scipy.linalg import solve_triangular
 from scipy.special import ndtri
 
-from mosaicgp.model.kernel import cholesky
+from mosaicgp.model.linalg import cholesky, gram_of_lower, triangular_inverse
 
 
 class ThetaPosterior(NamedTuple):
@@ -33,7 +33,7 @@ class InducingPosterior(NamedTuple):
 
     def v_cov(self) -> Array:
         """Covariance of v (m, m)."""
-        return self.v_root.T @ self.v_root
+        return gram_of_lower(self.v_root)
 
     def moments(self, L: Array) -> tuple[Array, Array]:
         """Mean (m,) and covariance (m, m) of s = Lv."""
@@ -50,16 +50,13 @@ class NaturalParameters(NamedTuple):
 
 def from_natural(eta: NaturalParameters) -> InducingPosterior:
     """q(v) from its natural parameters."""
-    chol = cholesky(eta.precision)
-    eye = jnp.eye(chol.shape[0], dtype=chol.dtype)
-    v_root = solve_triangular(chol, eye, lower=True)
+    v_root = triangular_inverse(cholesky(eta.precision))
     return InducingPosterior(v_root.T @ (v_root @ eta.precision_mean), v_root)
 
 
 def to_natural(q: InducingPosterior) -> NaturalParameters:
     """Natural parameters of q(v)."""
-    eye = jnp.eye(q.v_root.shape[0], dtype=q.v_root.dtype)
-    chol = solve_triangular(q.v_root, eye, lower=True)
+    chol = triangular_inverse(q.v_root)
     precision = chol @ chol.T
     return NaturalParameters(precision @ q.v_mean, precision)
 

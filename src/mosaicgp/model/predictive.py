@@ -20,7 +20,8 @@ from mosaicgp.model.expectations import (
     unit_omega,
     upsilon,
 )
-from mosaicgp.model.kernel import cholesky, cross, gram, right_whiten, se
+from mosaicgp.model.kernel import cross, gram, right_whiten, se
+from mosaicgp.model.linalg import cholesky
 from mosaicgp.model.noise import Noise
 from mosaicgp.model.posterior import InducingPosterior
 
