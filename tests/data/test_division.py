@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
-from mosaicgp.data import division
+from mosaicgp.data import buckets, division
 from mosaicgp.data.blocks import Blocks
 from mosaicgp.data.disk import DiskBlocks, WorkFolderError, Workspace
 from mosaicgp.data.partition import BalancedTree
@@ -22,6 +22,7 @@ def rows():
 
 @pytest.fixture
 def in_buckets(monkeypatch):
+    monkeypatch.setattr(division, "AT_ONCE_ROWS", 700)
     monkeypatch.setattr(division, "BUCKET_ROWS", 700)
     monkeypatch.setattr(division, "SAMPLE_ROWS", 400)
 
@@ -52,11 +53,13 @@ def test_blocks_of_two_rounds_are_balanced_within_a_bucket(rows, in_buckets):
     assert blocks.sizes.min() >= BLOCK - 5 and blocks.sizes.max() <= BLOCK + 5
 
 
-@pytest.mark.parametrize("rounds", [1, 2])
+@pytest.mark.parametrize("how", ["at once", "in buckets", "by workers"])
 @pytest.mark.parametrize("scale", [None, np.array([1.0, 0.1, 5.0])])
-def test_disk_and_memory_divide_alike(rows, rounds, scale, monkeypatch, tmp_path):
-    if rounds == 2:
+def test_disk_and_memory_divide_alike(rows, how, scale, monkeypatch, tmp_path):
+    if how != "at once":
+        monkeypatch.setattr(division, "AT_ONCE_ROWS", 700)
         monkeypatch.setattr(division, "BUCKET_ROWS", 700)
+    monkeypatch.setattr(buckets, "LEAST_FOR_WORKERS", 2 if how == "by workers" else 99)
     partition, blocks = divided(rows, scale=scale)
     same, on_disk = divided(rows, workspace=Workspace(tmp_path / "work"), scale=scale)
     assert isinstance(blocks, Blocks) and isinstance(on_disk, DiskBlocks)
@@ -82,7 +85,7 @@ def test_ties_and_constant_columns_are_divided_too(in_buckets):
     X = np.repeat(np.arange(6.0), 500)[:, None] * [1.0, 0.0]
     partition, blocks = divided(ArrayRows(X, np.arange(3000.0)))
     assert np.array_equal(np.sort(np.concatenate(members(blocks))), np.arange(3000))
-    assert blocks.sizes.max() <= division.LARGEST_CELL * BLOCK
+    assert blocks.sizes.max() <= buckets.LARGEST_CELL * BLOCK
     assert partition.n_blocks >= 6
 
 
@@ -111,3 +114,13 @@ def test_a_folder_that_cannot_be_written_or_is_in_use_is_refused(tmp_path):
         Workspace(tmp_path / "mine")
     first.release()
     Workspace(tmp_path / "mine").release()
+
+
+def test_a_worker_that_fails_says_why(rows, in_buckets, monkeypatch, tmp_path):
+    monkeypatch.setattr(buckets, "LEAST_FOR_WORKERS", 2)
+    task = buckets.BucketTask(99, BLOCK, 0, None)
+    paths = [tmp_path / f"{k}.f64" for k in range(3)]
+    for path in paths:
+        np.zeros(7).tofile(path)
+    with pytest.raises(buckets.WorkerError, match="ValueError"):
+        buckets.divide_buckets(task, paths, np.array([1, 1, 1]), tmp_path / "blocks.f64")

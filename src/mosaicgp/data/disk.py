@@ -208,28 +208,13 @@ def records(
     return np.column_stack([X, y, rows.astype(np.float64)])
 
 
-class BlockWriter:
-    """Appends blocks to a file."""
-
-    def __init__(self, path: Path, n_features: int) -> None:
-        self._path, self._width = path, n_features + 2
-        self._file = path.open("wb")
-        self._sizes: list[NDArray[np.int64]] = []
-        self._labels: list[NDArray[np.int64]] = []
-
-    def append(self, blocks: Blocks) -> None:
-        """Write these blocks after those there are."""
-        real = blocks.rows >= 0
-        self._file.write(records(blocks.X[real], blocks.y[real], blocks.rows[real]).data)
-        self._sizes.append(blocks.sizes)
-        self._labels.append(blocks.label)
-
-    def finish(self) -> DiskBlocks:
-        """Close the file and open it for reading."""
-        self._file.close()
-        start = np.concatenate([[0], np.cumsum(np.concatenate(self._sizes))])
-        file = RecordFile(self._path, int(start[-1]), self._width)
-        return DiskBlocks(file, start, np.concatenate(self._labels))
+def write_blocks(blocks: Blocks, path: Path) -> DiskBlocks:
+    """Blocks from memory to a file."""
+    real = blocks.rows >= 0
+    with path.open("wb") as file:
+        file.write(records(blocks.X[real], blocks.y[real], blocks.rows[real]).data)
+    start = np.concatenate([[0], np.cumsum(blocks.sizes)])
+    return DiskBlocks(RecordFile(path, blocks.n, blocks.n_features + 2), start, blocks.label)
 
 
 class Workspace:

@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 _DIRECTION_ROWS = 256  # rows sampled from a node to find its principal direction
-_POWER_STEPS = 8
+_SQUARINGS = 3  # eight steps of power iteration
 _CHUNK_ROWS = 16_384  # rows routed at a time, so that the work arrays stay in cache
 _KMEANS_ROWS = 50  # rows sampled for each centre
 _KMEANS_STEPS = 20
@@ -374,13 +374,15 @@ def _principal_direction(columns: Array, rng: np.random.Generator, scale: Array)
     if largest < np.finfo(np.float64).tiny:
         return w
     sample /= largest
-    # Power iteration from the widest axis: should it be orthogonal to the principal direction, it
-    # is still a good way to cut.
-    w[np.argmax(np.einsum("ij,ij->i", sample, sample))] = 1.0
-    for _ in range(_POWER_STEPS if len(w) > 1 else 0):
-        w = sample @ (w @ sample)
-        w /= np.sqrt(w @ w)
-    return w
+    # Power iteration from the widest axis, by squaring the covariance: should the axis be
+    # orthogonal to the principal direction, it is still a good way to cut.
+    covariance = sample @ sample.T
+    widest = int(np.argmax(np.diagonal(covariance)))
+    for _ in range(_SQUARINGS if len(w) > 1 else 0):
+        covariance /= covariance[widest, widest]
+        covariance = covariance @ covariance
+    w = covariance[widest]
+    return w / np.sqrt(w @ w)
 
 
 def _widest_axis(columns: Array, rng: np.random.Generator, scale: Array) -> Array:
