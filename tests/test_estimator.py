@@ -73,7 +73,7 @@ def test_blocks_hold_every_row_and_the_rule_finds_them_again(model):
     rows = model.blocks_.rows[model.blocks_.rows >= 0]
     assert sorted(rows) == list(range(N))
     if model.approximation in ("pitc", "pic"):
-        assert model.blocks_.n_blocks == round(N / 20)
+        assert model.blocks_.n_blocks == -(-N // 20)
         labels = model.block_of(X)
         for b in range(model.blocks_.n_blocks):
             members = model.blocks_.rows[b][model.blocks_.mask[b] > 0]

@@ -15,7 +15,7 @@ from sklearn.exceptions import NotFittedError
 
 from mosaicgp import SparseGPRegressor, serving
 from mosaicgp.data.blocks import group
-from mosaicgp.data.partition import build_partition
+from mosaicgp.data.partition import PARTITIONS
 from problems import KINDS
 
 rng = np.random.default_rng(3)
@@ -51,7 +51,7 @@ def like(model, kind, hyperparameters="bayesian", partition="tree", most=None):
         nodes = np.zeros_like(nodes[:1])
     X_std = model.scaling_.transform_X(X)
     y_std = model.scaling_.transform_y(y)
-    rule = build_partition(partition, X_std, 30, np.random.default_rng(0))
+    rule = PARTITIONS[partition].build(X_std, len(X) // 30, np.random.default_rng(0))
     blocked = kind in ("pitc", "pic")
     other.n_features_in_, other.feature_names_in_ = 2, model.feature_names_in_
     other._keep(

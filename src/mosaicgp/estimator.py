@@ -456,8 +456,9 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         return mean[:, None] + root @ rng.standard_normal((len(mean), n_samples))
 
     def _predict(self, X: Any, of_y: bool, joint: bool) -> tuple[FloatArray, FloatArray]:
+        rows = self._new_rows(X, at_once=joint)
         compute = self._predictor.joint if joint else self._predictor.moments
-        parts = [compute(X_std, of_y) for X_std in self._new_rows(X, at_once=joint)]
+        parts = [compute(X_std, of_y) for X_std in rows]
         mean, spread = (np.concatenate(part) for part in zip(*parts, strict=True))
         return self.scaling_.mean_to_user(mean), self.scaling_.var_to_user(spread)
 

@@ -66,7 +66,12 @@ def save(model: SparseGPRegressor, path: str | Path) -> None:
     if model._fitted.switches.approximation.local and model.blocks_ is not None:
         if isinstance(model.blocks_, DiskBlocks):
             on_disk = model.blocks_.file
-            groups["blocks"] = {"start": model.blocks_.start, "label": model.blocks_.label}
+            least = np.array(model.blocks_.least)
+            groups["blocks"] = {
+                "start": model.blocks_.start,
+                "label": model.blocks_.label,
+                "least": least,
+            }
         else:
             groups["blocks"] = {name: getattr(model.blocks_, name) for name in BLOCK_FIELDS}
     header = {
@@ -186,7 +191,7 @@ def _blocks(path: Path, arrays: dict[str, np.ndarray]) -> Blocks | DiskBlocks | 
         entry = json.loads(file.read(length))[RECORDS]
     n, width = entry["shape"]
     records = RecordFile(path.resolve(), n, width, 8 + length + entry["data_offsets"][0])
-    return DiskBlocks(records, arrays["start"], arrays["label"])
+    return DiskBlocks(records, arrays["start"], arrays["label"], int(arrays["least"]))
 
 
 def _check_version(path: Path, header: dict[str, Any]) -> None:

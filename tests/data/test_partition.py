@@ -11,7 +11,6 @@ from mosaicgp.data.partition import (
     KMeansCells,
     Partition,
     _project,
-    build_partition,
 )
 
 seeds = st.integers(0, 2**32 - 1)
@@ -187,28 +186,22 @@ def test_kmeans_assigns_to_the_nearest_centre(n_blocks):
     np.testing.assert_array_equal(cells.assign(X_new), distance.argmin(axis=1))
 
 
-@pytest.mark.parametrize(("n", "block_size", "n_blocks"), [(1, 5, 1), (2, 5, 1), (1000, 30, 33)])
+@pytest.mark.parametrize(("n", "n_blocks"), [(1, 1), (2, 1), (1000, 33)])
 @pytest.mark.parametrize("kind", sorted(PARTITIONS))
-def test_number_of_blocks_follows_block_size(kind, n, block_size, n_blocks):
+def test_float32_and_empty_tables_are_assigned(kind, n, n_blocks):
     X = np.random.default_rng(0).standard_normal((n, 2)).astype(np.float32)
-    partition = build_partition(kind, X, block_size, np.random.default_rng(0))
+    partition = PARTITIONS[kind].build(X, n_blocks, np.random.default_rng(0))
     assert partition.n_blocks == n_blocks
     assert partition.assign(X).shape == (n,)
     assert partition.assign(X[:0]).shape == (0,)
 
 
-def test_bad_arguments_are_named():
+@pytest.mark.parametrize("kind", sorted(PARTITIONS))
+def test_a_wrong_number_of_columns_is_named(kind):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((30, 2))
-    with pytest.raises(ValueError, match="'voronoi' is not one of"):
-        build_partition("voronoi", X, 10, rng)
-    with pytest.raises(ValueError, match="block_size"):
-        build_partition("tree", X, 0, rng)
-    with pytest.raises(ValueError, match=r"\(n, d\)"):
-        build_partition("tree", X[:0], 10, rng)
-    for kind in PARTITIONS:
-        with pytest.raises(ValueError, match=r"\(n, 2\), got \(30, 1\)"):
-            build_partition(kind, X, 10, rng).assign(X[:, :1])
+    with pytest.raises(ValueError, match=r"\(n, 2\), got \(30, 1\)"):
+        PARTITIONS[kind].build(X, 3, rng).assign(X[:, :1])
 
 
 def test_arrays_that_are_no_tree_are_refused():

@@ -103,25 +103,31 @@ def padded_size(sizes: NDArray[np.int64], pad_multiple: int) -> int:
     return -(-int(sizes.max()) // pad_multiple) * pad_multiple
 
 
+def padded(blocks: Blocks, least: int, pad_multiple: int = 1) -> Blocks:
+    """The same blocks with room for at least so many rows each."""
+    more = -(-least // pad_multiple) * pad_multiple - blocks.block_size
+    if more <= 0:
+        return blocks
+
+    def wider(array: NDArray, fill: float) -> NDArray:
+        room = [(0, 0), (0, more), *[(0, 0)] * (array.ndim - 2)]
+        return np.pad(array, room, constant_values=fill)
+
+    return Blocks(
+        X=wider(blocks.X, 0.0),
+        y=wider(blocks.y, 0.0),
+        mask=wider(blocks.mask, 0.0),
+        rows=wider(blocks.rows, -1),
+        label=blocks.label,
+    )
+
+
 def joined(parts: list[Blocks]) -> Blocks:
     """Blocks of several groups as one, padded to the largest."""
     size = max(part.block_size for part in parts)
-
-    def stacked(name: str, fill: float) -> NDArray:
-        arrays = []
-        for part in parts:
-            array = getattr(part, name)
-            pad = [(0, 0), (0, size - array.shape[1]), *[(0, 0)] * (array.ndim - 2)]
-            arrays.append(np.pad(array, pad, constant_values=fill))
-        return np.concatenate(arrays)
-
-    return Blocks(
-        X=stacked("X", 0.0),
-        y=stacked("y", 0.0),
-        mask=stacked("mask", 0.0),
-        rows=stacked("rows", -1),
-        label=np.concatenate([part.label for part in parts]),
-    )
+    parts = [padded(part, size) for part in parts]
+    fields = ("X", "y", "mask", "rows", "label")
+    return Blocks(*(np.concatenate([getattr(part, name) for part in parts]) for name in fields))
 
 
 def chunk(X: ArrayLike, y: ArrayLike, size: int) -> Blocks:

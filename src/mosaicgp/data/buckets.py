@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaicgp.data.blocks import Blocks, group
+from mosaicgp.data.blocks import Blocks, group, padded
 from mosaicgp.data.disk import bytes_of, records
 from mosaicgp.data.partition import BalancedTree
 
@@ -41,9 +41,16 @@ WORKERS = min(4, os.cpu_count() or 1)
 
 
 def grouped(X: FloatArray, y: FloatArray, labels: NDArray[np.int64], block_rows: int) -> Blocks:
-    """Rows by label, padded; a cell that is much too large is cut."""
+    """Rows by label, padded to ``block_rows`` or more; a cell that is much too large is cut."""
     pad = SMALL_PAD if len(y) <= SMALL_ROWS else PAD
-    return group(X, y, labels, pad_multiple=pad, max_size=LARGEST_CELL * block_rows)
+    blocks = group(X, y, labels, pad_multiple=pad, max_size=LARGEST_CELL * block_rows)
+    return padded(blocks, block_rows, pad) if blocks.n_blocks > 1 else blocks
+
+
+def n_blocks_of(n: int, block_rows: int) -> int:
+    """Blocks that n rows are divided into: so many that none is larger than ``block_rows``, which
+    every block is padded to; so all tables share one shape."""
+    return -(-n // block_rows)
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,7 @@ class BucketTask:
     def divide(self, found: FloatArray, bucket: int) -> tuple[BalancedTree, Blocks]:
         """A tree over the bucket's rows, and its blocks with the rows' numbers in the table."""
         X, y, numbers = np.ascontiguousarray(found[:, :-2]), found[:, -2], found[:, -1]
-        n_blocks = max(1, round(len(y) / self.block_rows))
+        n_blocks = n_blocks_of(len(y), self.block_rows)
         rng = np.random.default_rng([self.seed, bucket])
         tree, labels = BalancedTree.grow(X, n_blocks, rng, self.scale)
         local = grouped(X, y, labels, self.block_rows)

@@ -26,7 +26,8 @@ from mosaicgp.data.blocks import BlockRows, Blocks, padded_size
 FloatArray = NDArray[np.float64]
 
 _ITEM = np.dtype(np.float64).itemsize
-_RESIDENT_PAGES = 8192  # touched pages after which they are given back: 32 MB
+_PAD_MULTIPLE = 8
+_RESIDENT_PAGES = 1024  # touched pages after which they are given back: 4 MB, or a few times that
 
 
 try:
@@ -120,7 +121,7 @@ class DiskBlocks:
     file: RecordFile
     start: NDArray[np.int64]  # (B + 1,): first row of each block, and the end of the last
     label: NDArray[np.int64]  # (B,)
-    pad_multiple: int = 8
+    least: int  # rows that every block is padded to, unless one is larger
 
     @property
     def n(self) -> int:
@@ -145,7 +146,7 @@ class DiskBlocks:
     @cached_property
     def block_size(self) -> int:
         """Rows of a block, with padding."""
-        return padded_size(self.sizes, self.pad_multiple)
+        return padded_size(np.append(self.sizes, self.least), _PAD_MULTIPLE)
 
     def take(self, units: NDArray[np.int64]) -> BlockRows:
         """The blocks of these numbers, padded."""
@@ -214,7 +215,8 @@ def write_blocks(blocks: Blocks, path: Path) -> DiskBlocks:
     with path.open("wb") as file:
         file.write(records(blocks.X[real], blocks.y[real], blocks.rows[real]).data)
     start = np.concatenate([[0], np.cumsum(blocks.sizes)])
-    return DiskBlocks(RecordFile(path, blocks.n, blocks.n_features + 2), start, blocks.label)
+    rows = RecordFile(path, blocks.n, blocks.n_features + 2)
+    return DiskBlocks(rows, start, blocks.label, blocks.block_size)
 
 
 class Workspace:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaicgp.data.blocks import Blocks, joined
-from mosaicgp.data.buckets import BucketTask, divide_buckets, grouped
+from mosaicgp.data.buckets import BucketTask, divide_buckets, grouped, n_blocks_of
 from mosaicgp.data.disk import (
     DiskBlocks,
     RecordFile,
@@ -74,7 +74,7 @@ def _at_once(
 ) -> tuple[Partition, Blocks]:
     """With all rows in memory."""
     X, y = whole(rows)
-    n_blocks = max(1, round(len(y) / block_rows))
+    n_blocks = n_blocks_of(len(y), block_rows)
     if kind == KMeansCells.kind:
         cells = KMeansCells.build(X, n_blocks, rng, scale)
         return cells, grouped(X, y, cells.assign(X), block_rows)
@@ -119,7 +119,7 @@ def _in_buckets(
     label = np.concatenate([b.label + k for b, k in zip(found, first, strict=False)])
     start = np.concatenate([[0], np.cumsum(np.concatenate([b.sizes for b in found]))])
     file = RecordFile(path, int(start[-1]), rows.n_features + 2)
-    return Division(coarse.grafted(trees), DiskBlocks(file, start, label))
+    return Division(coarse.grafted(trees), DiskBlocks(file, start, label, block_rows))
 
 
 def _numbered(trees: list[BalancedTree], parts: list[Blocks]) -> list[Blocks]:

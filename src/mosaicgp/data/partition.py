@@ -273,28 +273,6 @@ PARTITIONS: dict[str, type[BalancedTree] | type[KMeansCells]] = {
 }
 
 
-def build_partition(
-    kind: str,
-    X: ArrayLike,
-    block_size: int,
-    rng: np.random.Generator,
-    scale: ArrayLike | None = None,
-) -> BalancedTree | KMeansCells:
-    """Partition of the rows of X (n, d) into blocks of about `block_size` rows.
-
-    Rows are near or far in the space of X times `scale` (d,): ones if None.
-    """
-    X = np.asarray(X, dtype=np.float64)
-    if kind not in PARTITIONS:
-        raise ValueError(f"partition: {kind!r} is not one of {sorted(PARTITIONS)}")
-    if block_size < 1:
-        raise ValueError(f"block_size: must be at least 1, got {block_size}")
-    if X.ndim != 2 or len(X) == 0:
-        raise ValueError(f"X: must have shape (n, d) with n at least 1, got {X.shape}")
-    scale = None if scale is None else np.asarray(scale, dtype=np.float64)
-    return PARTITIONS[kind].build(X, max(1, round(len(X) / block_size)), rng, scale)
-
-
 def _checked(X: ArrayLike, d: int) -> Array:
     X = np.asarray(X, dtype=np.float64)
     if X.ndim != 2 or X.shape[1] != d:
