@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -19,7 +20,7 @@ from mosaicgp import validation
 from mosaicgp.checkpoints import Checkpoint
 from mosaicgp.data.blocks import Blocks, chunk
 from mosaicgp.data.disk import DiskBlocks, Workspace
-from mosaicgp.data.division import regroup
+from mosaicgp.data.division import Division, absorb, regroup
 from mosaicgp.data.partition import Partition
 from mosaicgp.data.rows import ArrayRows, Rows, UserRows, is_dataset, whole
 from mosaicgp.data.scaling import Scaling
@@ -32,6 +33,7 @@ from mosaicgp.model.posterior import theta_nodes
 from mosaicgp.posterior import Posterior
 from mosaicgp.prediction import Local, Predictor, predictor
 from mosaicgp.progress import progress_line
+from mosaicgp.streaming import updated
 from mosaicgp.tables import Table, hyperparameter_table
 
 if TYPE_CHECKING:
@@ -167,6 +169,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
     blocks_ : Blocks or None
         Training rows by block, standardised; None where predictions do not need them: in a loaded
         model, and after stochastic inference without blocks.
+    n_rows_seen_ : float
+        Rows learned from; after ``partial_fit`` with ``forget`` old rows count as less.
     encoding_ : Encoding or None
         How the columns of a dataset became features.
     n_iter_, n_features_in_, feature_names_in_
@@ -285,7 +289,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
             if kept is not None:
                 kept.close()
         self._name_features(X)
-        self._keep_outcome(outcome, plan, nodes, X.encoding if is_dataset(X) else None)
+        self._keep_outcome(outcome, plan, nodes, X.encoding if is_dataset(X) else None, n)
         return self
 
     def _training_rows(self, X: Any, y: Any) -> UserRows:
@@ -306,6 +310,74 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
             self.feature_names_in_ = np.array(X.feature_names, dtype=object)
         else:
             validate_data(self, X, skip_check_array=True)
+
+    def partial_fit(self, X: Any, y: Any = None, *, forget: float = 0.0) -> Self:
+        """Learn from rows that came after those of the fit, without those.
+
+        What the model knows, q(s) and q(θ), becomes the prior of the new rows; with "pic" and
+        "pitc" they also join the blocks of the old. Scaling, inducing inputs and partition stay:
+        when inputs leave the space that the fit saw, fit again. The first call is a fit.
+
+        ``forget`` (0 ≤ forget < 1) is the share of old knowledge that is given up before the new
+        rows come in: precision that old rows gave is multiplied by 1 − forget, and that share of
+        old rows stays in the blocks. Data that drift need some of it: after k calls a row counts
+        (1 − forget)^k.
+        """
+        if not self.__sklearn_is_fitted__():
+            return self.fit(X, y)
+        if not 0.0 <= validation.number("forget", forget, -1.0) < 1.0:
+            raise ValueError(f"forget must be at least 0 and below 1, got {forget}.")
+        X_std, y_std = self._standardised(X, y)
+        fitted = self._fitted
+        after = updated(
+            self.posterior_,
+            X_std,
+            y_std,
+            fitted.switches,
+            self.partition_,
+            fitted.block_rows,
+            self.n_rows_seen_,
+            forget,
+            self.max_time,
+        )
+        blocks, workspace = self.blocks_, self._workspace
+        if self.partition_ is not None and blocks is not None:
+            if isinstance(blocks, DiskBlocks):
+                workspace = Workspace(None)
+            _, blocks = absorb(
+                Division(self.partition_, blocks),
+                X_std,
+                y_std,
+                self._n_rows_numbered,
+                fitted.block_rows,
+                1.0 - forget,
+                np.random.default_rng(self._n_rows_numbered),
+                workspace,
+            )
+        self._keep(
+            arguments=self._arguments,
+            posterior=after.posterior,
+            scaling=self.scaling_,
+            partition=self.partition_,
+            blocks=blocks,
+            nodes=self.theta_nodes_,
+            fit_result=replace(
+                self.fit_result_,
+                message=f"updated by {len(y_std)} rows after a fit that {self._ended()}",
+                seconds=self.fit_result_.seconds + after.seconds,
+                bound=self.fit_result_.bound + after.bound + self.scaling_.log_jacobian(len(y_std)),
+            ),
+            history=self.history_,
+            block_rows=fitted.block_rows,
+            workspace=workspace,
+            encoding=self.encoding_,
+            rows_seen=((1.0 - forget) * self.n_rows_seen_ + len(y_std)),
+            rows_numbered=self._n_rows_numbered + len(y_std),
+        )
+        return self
+
+    def _ended(self) -> str:
+        return self.fit_result_.message.split(" after a fit that ")[-1]
 
     def _fitted_rows(
         self,
@@ -330,7 +402,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         return plain | {"random_state": repr(self.random_state)}
 
     def _keep_outcome(
-        self, outcome: Outcome, plan: Plan, nodes: FloatArray, encoding: Encoding | None
+        self, outcome: Outcome, plan: Plan, nodes: FloatArray, encoding: Encoding | None, n: int
     ) -> None:
         blocks, workspace = outcome.blocks, outcome.workspace
         if workspace is not None:
@@ -349,6 +421,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
             block_rows=plan.block_rows,
             workspace=workspace,
             encoding=encoding,
+            rows_seen=float(n),
+            rows_numbered=n,
         )
         if outcome.error is not None:
             raise CallbackError(
@@ -385,6 +459,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         block_rows: int,
         workspace: Workspace | None = None,
         encoding: Encoding | None = None,
+        rows_seen: float = 0.0,
+        rows_numbered: int = 0,
     ) -> None:
         """All that a fit or a load leaves behind.
 
@@ -395,6 +471,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         self._fitted = Fitted(_arguments.switches(self), block_rows)
         self._workspace = workspace  # a temporary folder goes when nothing refers to it
         self.encoding_ = encoding
+        self.n_rows_seen_ = rows_seen
+        self._n_rows_numbered = rows_numbered
         self.posterior_ = posterior
         self.scaling_ = scaling
         self.partition_ = partition
@@ -531,6 +609,13 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
 
     def _blocks_of(self, X: Any, y: Any) -> Blocks:
         """New rows with targets, standardised and grouped as the training rows were."""
+        X_std, y_std = self._standardised(X, y)
+        if self.partition_ is None:
+            return chunk(X_std, y_std, CHUNK_ROWS)
+        return regroup(X_std, y_std, self.partition_, self._fitted.block_rows)
+
+    def _standardised(self, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
+        """New rows with targets."""
         check_is_fitted(self)
         if is_dataset(X):
             X = self._as_dataset(X)
@@ -538,10 +623,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         else:
             X_user, y_user = validation.training_data(X, y, self)
             validate_data(self, X, reset=False, skip_check_array=True)
-        X_std, y_std = self.scaling_.transform_X(X_user), self.scaling_.transform_y(y_user)
-        if self.partition_ is None:
-            return chunk(X_std, y_std, CHUNK_ROWS)
-        return regroup(X_std, y_std, self.partition_, self._fitted.block_rows)
+        return self.scaling_.transform_X(X_user), self.scaling_.transform_y(y_user)
 
     def block_of(self, X: Any) -> NDArray[np.int64]:
         """The block (n,) of each row of X; zeros where the approximation has no blocks."""

@@ -85,6 +85,8 @@ def save(model: SparseGPRegressor, path: str | Path) -> None:
         "encoding": None if model.encoding_ is None else model.encoding_.to_json(),
         "fit_result": asdict(model.fit_result_),
         "block_rows": model._fitted.block_rows,
+        "rows_seen": model.n_rows_seen_,
+        "rows_numbered": model._n_rows_numbered,
     }
     arrays = {
         f"{group}.{name}": np.asarray(array, order="C")
@@ -153,6 +155,8 @@ def load(path: str | Path) -> SparseGPRegressor:
             fit_result=FitResult(**header["fit_result"]),
             history=Table(_group(arrays, "history")),
             block_rows=int(header.get("block_rows", _block_rows_of_version_1(parameters))),
+            rows_seen=float(header.get("rows_seen", 0.0)),
+            rows_numbered=int(header.get("rows_numbered", 0)),
             encoding=Encoding.from_json(encoding) if (encoding := header.get("encoding")) else None,
         )
     except (KeyError, TypeError, IndexError, ValueError) as error:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaicgp.data.blocks import Blocks, group, padded
-from mosaicgp.data.disk import bytes_of, records
+from mosaicgp.data.disk import append_blocks, bytes_of
 from mosaicgp.data.partition import BalancedTree
 
 FloatArray = NDArray[np.float64]
@@ -177,10 +177,9 @@ def _divide_file(task: BucketTask, order: _Order) -> None:
     source = Path(order.source)
     tree, blocks = task.divide(np.fromfile(source).reshape(-1, task.n_features + 2), order.bucket)
     source.unlink()
-    real = blocks.rows >= 0
     with open(order.target, "r+b") as file:
         file.seek(bytes_of(order.first_row, task.n_features))
-        file.write(records(blocks.X[real], blocks.y[real], blocks.rows[real]).data)
+        append_blocks(blocks, file)
     arrays: dict[str, Any] = tree.to_arrays()
     np.savez(_beside(source), sizes=blocks.sizes, label=blocks.label, **arrays)
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -209,11 +209,16 @@ def records(
     return np.column_stack([X, y, rows.astype(np.float64)])
 
 
+def append_blocks(blocks: Blocks, file: BinaryIO) -> None:
+    """Write the rows of blocks, one block after the other, to an open file."""
+    real = blocks.rows >= 0
+    file.write(records(blocks.X[real], blocks.y[real], blocks.rows[real]).data)
+
+
 def write_blocks(blocks: Blocks, path: Path) -> DiskBlocks:
     """Blocks from memory to a file."""
-    real = blocks.rows >= 0
     with path.open("wb") as file:
-        file.write(records(blocks.X[real], blocks.y[real], blocks.rows[real]).data)
+        append_blocks(blocks, file)
     start = np.concatenate([[0], np.cumsum(blocks.sizes)])
     rows = RecordFile(path, blocks.n, blocks.n_features + 2)
     return DiskBlocks(rows, start, blocks.label, blocks.block_size)

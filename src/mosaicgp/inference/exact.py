@@ -19,6 +19,7 @@ from scipy.optimize import minimize
 
 from mosaicgp.checkpoints import Checkpoint, Snapshot
 from mosaicgp.data.blocks import Blocks
+from mosaicgp.inference.anchor import Anchor, distance
 from mosaicgp.inference.evaluate import closed_form_cost
 from mosaicgp.inference.parameters import Fixed, Free, Switches, constrain
 from mosaicgp.inference.result import Status
@@ -141,12 +142,21 @@ def routes(blocks: Block, m: int, switches: Switches) -> list[Route]:
 
 
 def _evaluate(
-    free: Free, fixed: Fixed, blocks: Block, jitter: Array, switches: Switches, route: Route
+    free: Free,
+    fixed: Fixed,
+    blocks: Block,
+    jitter: Array,
+    switches: Switches,
+    route: Route,
+    anchor: Anchor | None,
 ) -> tuple[Array, Parameters, Statistics]:
     """The collapsed bound, and what it was made of."""
     parameters = constrain(free, fixed, switches)
     noise = switches.approximation.noise
     statistics = total_statistics(parameters, blocks, noise, route, jitter)
+    if anchor is not None:
+        bound = collapsed_bound(statistics, anchor.eta)
+        return bound - distance(anchor, free, parameters, switches), parameters, statistics
     bound = collapsed_bound(statistics)
     if switches.bayesian:
         bound = bound - kl_theta(parameters.theta, switches.prior)
@@ -162,19 +172,29 @@ def value_and_gradient(
     jitter: Array,
     switches: Switches,
     route: Route,
+    anchor: Anchor | None = None,
 ) -> tuple[Array, dict[str, Array]]:
     def bound(learned: dict[str, Array]) -> Array:
-        return _evaluate(free._replace(**learned), fixed, blocks, jitter, switches, route)[0]
+        moved = free._replace(**learned)
+        return _evaluate(moved, fixed, blocks, jitter, switches, route, anchor)[0]
 
     return jax.value_and_grad(bound)(learned)
 
 
 @partial(jax.jit, static_argnames=("switches", "route"))
 def _finish(
-    free: Free, fixed: Fixed, blocks: Block, jitter: Array, switches: Switches, route: Route
+    free: Free,
+    fixed: Fixed,
+    blocks: Block,
+    jitter: Array,
+    switches: Switches,
+    route: Route,
+    anchor: Anchor | None = None,
 ) -> tuple[Array, Parameters, InducingPosterior]:
-    bound, parameters, statistics = _evaluate(free, fixed, blocks, jitter, switches, route)
-    return bound, parameters, optimal_inducing(statistics)
+    arguments = (free, fixed, blocks, jitter, switches, route, anchor)
+    bound, parameters, statistics = _evaluate(*arguments)
+    before = None if anchor is None else anchor.eta
+    return bound, parameters, optimal_inducing(statistics, before)
 
 
 def climbing_route(
@@ -212,13 +232,14 @@ class _Climb:
         history: list[Progress],
         report: Callable[[Progress], Any],
         journal: Journal,
+        anchor: Anchor | None,
     ) -> None:
         self._journal = journal
         self.free = self.best = start
         self.best_bound = -np.inf
         self.error: Exception | None = None
         self.rejected = 0
-        self._arguments = (*data, switches, route)
+        self._arguments = (*data, switches, route, anchor)
         self._names = switches.learned()
         self._n = float(np.sum(data[1].mask))
         self._settings, self._began = settings, began
@@ -358,6 +379,7 @@ def _fit_from(
     began: float,
     report: Callable[[Progress], Any],
     journal: Journal,
+    anchor: Anchor | None,
 ) -> ExactFit:
     """All stages from one start, raising the jitter when a matrix cannot be factored."""
     plan = routes(blocks, start.inducing.shape[0], switches)
@@ -365,11 +387,13 @@ def _fit_from(
     free, rejected, jitters = start, 0, list(JITTERS)
     while True:
         data = (fixed, blocks, jitters[0])
-        climb = _Climb(free, data, switches, plan[0], settings, began, history, report, journal)
+        climb = _Climb(
+            free, data, switches, plan[0], settings, began, history, report, journal, anchor
+        )
         status, message = climb.run()
         free, rejected = climb.best, rejected + climb.rejected
         if status != "failed":
-            bound, parameters, q = _finish(free, *data, switches, plan[-1])
+            bound, parameters, q = _finish(free, *data, switches, plan[-1], anchor)
             gap = abs(float(bound) - climb.best_bound)
             if np.isfinite(gap) and not (status == "converged" and gap > ROUTE_TOLERANCE):
                 break
@@ -408,8 +432,12 @@ def fit_exact(
     random_start: Callable[[], Free],
     report: Callable[[Progress], Any] = lambda progress: None,
     journal: Journal | None = None,
+    anchor: Anchor | None = None,
 ) -> ExactFit:
-    """Maximise the collapsed bound from ``start`` and from ``n_restarts`` random starts."""
+    """Maximise the collapsed bound from ``start`` and from ``n_restarts`` random starts.
+
+    With an ``anchor``, that of new rows given what is known before them.
+    """
     began = perf_counter()
     journal = journal or Journal()
     blocks = Block(*map(jnp.asarray, (data.X, data.y, data.mask)))
@@ -419,7 +447,9 @@ def fit_exact(
     for attempt in range(1 + settings.n_restarts):
         point = start if attempt == 0 else random_start()
         try:
-            outcome = _fit_from(point, fixed, blocks, switches, settings, began, report, journal)
+            outcome = _fit_from(
+                point, fixed, blocks, switches, settings, began, report, journal, anchor
+            )
         except FitError:
             if best is None:
                 raise

@@ -132,8 +132,17 @@ def data_bound(statistics: Statistics, q: InducingPosterior) -> Array:
     )
 
 
-def natural_target(statistics: Statistics) -> NaturalParameters:
-    """Natural parameters of q*(s) given the statistics of all data: (projection, I + psi)."""
+def natural_target(
+    statistics: Statistics, before: NaturalParameters | None = None
+) -> NaturalParameters:
+    """Natural parameters of q*(s) given the statistics of all data: (projection, I + psi).
+
+    ``before`` are those of what was known before the data, in place of the prior's (0, I).
+    """
+    if before is not None:
+        return NaturalParameters(
+            before.precision_mean + statistics.projection, before.precision + statistics.psi
+        )
     eye = jnp.eye(statistics.psi.shape[0], dtype=statistics.psi.dtype)
     return NaturalParameters(statistics.projection, eye + statistics.psi)
 
@@ -146,15 +155,23 @@ def natural_step(
     return jax.tree.map(lambda old, new: (1.0 - rho) * old + rho * new, eta, target)
 
 
-def optimal_inducing(statistics: Statistics) -> InducingPosterior:
+def optimal_inducing(
+    statistics: Statistics, before: NaturalParameters | None = None
+) -> InducingPosterior:
     """q*(s): S* = Σ(Σ+Ψ)⁻¹Σ, m* = Σ(Σ+Ψ)⁻¹ΩC⁻¹y, whitened."""
-    return from_natural(natural_target(statistics))
+    return from_natural(natural_target(statistics, before))
 
 
-def collapsed_bound(statistics: Statistics) -> Array:
-    """The bound at q*(s), without KL(q(θ) ‖ p(θ))."""
-    target = natural_target(statistics)
-    chol = cholesky(target.precision)
-    fit = jax.scipy.linalg.solve_triangular(chol, statistics.projection, lower=True)
-    log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(chol)))
-    return statistics.constant + 0.5 * (fit @ fit + jnp.trace(statistics.psi) - log_det)
+def collapsed_bound(statistics: Statistics, before: NaturalParameters | None = None) -> Array:
+    """The bound at q*(s), without KL(q(θ) ‖ p(θ)); given ``before``, that of the new data."""
+    value = _log_normaliser(natural_target(statistics, before))
+    if before is not None:
+        value = value - _log_normaliser(before)
+    return statistics.constant + 0.5 * jnp.trace(statistics.psi) + value
+
+
+def _log_normaliser(eta: NaturalParameters) -> Array:
+    """½hᵀP⁻¹h − ½log|P| of natural parameters (h, P)."""
+    chol = cholesky(eta.precision)
+    fit = jax.scipy.linalg.solve_triangular(chol, eta.precision_mean, lower=True)
+    return 0.5 * (fit @ fit) - jnp.sum(jnp.log(jnp.diagonal(chol)))

@@ -68,8 +68,8 @@ def kl_inducing(q: InducingPosterior) -> Array:
     return 0.5 * (trace + q.v_mean @ q.v_mean - q.v_mean.shape[0] - log_det)
 
 
-def kl_theta(q: ThetaPosterior, prior: tuple[float, float]) -> Array:
-    """KL(q(θ) ‖ p(θ)) with p = N(μ₀, v₀) on every λ_k and on σ_f."""
+def kl_theta(q: ThetaPosterior, prior: tuple[float, float] | tuple[Array, Array]) -> Array:
+    """KL(q(θ) ‖ p(θ)) with p = N(μ₀, v₀) on every λ_k and on σ_f, alike or one each (d + 1,)."""
     mean = jnp.append(q.nu, q.alpha)
     variance = jnp.append(q.xi, q.beta)
     mu0, v0 = prior

@@ -1,0 +1,75 @@
+"""Rows that keep coming: a fitted posterior taken further by new rows alone."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaicgp.data.blocks import chunk
+from mosaicgp.data.division import regroup
+from mosaicgp.data.partition import Partition
+from mosaicgp.fitting import CHUNK_ROWS
+from mosaicgp.inference import exact
+from mosaicgp.inference.anchor import anchor_of
+from mosaicgp.inference.parameters import Fixed, Free, Switches, release
+from mosaicgp.posterior import Posterior
+from mosaicgp.precision import in_double
+
+FloatArray = NDArray[np.float64]
+
+# Rows of one update: all of them are looked at in every iteration.
+UPDATE_ROWS = 8192
+MAX_ITER = 30
+
+
+class Updated(NamedTuple):
+    """The posterior after the new rows, their bound given the old ones (nats), and the work."""
+
+    posterior: Posterior
+    bound: float
+    iterations: int
+    seconds: float
+
+
+@in_double
+def updated(
+    posterior: Posterior,
+    X: FloatArray,
+    y: FloatArray,
+    switches: Switches,
+    partition: Partition | None,
+    block_rows: int,
+    n_seen: float,
+    forget: float,
+    max_time: float | None = None,
+) -> Updated:
+    """A posterior that has seen ``n_seen`` rows, after standardised rows X (n, d), y (n,) too."""
+    began = perf_counter()
+    bound, iterations = 0.0, 0
+    n_seen = (1.0 - forget) * n_seen
+    for first in range(0, len(y), UPDATE_ROWS):
+        part = slice(first, first + UPDATE_ROWS)
+        if partition is None:
+            blocks = chunk(X[part], y[part], CHUNK_ROWS)
+        else:
+            blocks = regroup(X[part], y[part], partition, block_rows)
+        parameters, q = posterior.parameters(), posterior.inducing()
+        free, fixed = release(parameters, switches)
+        anchor = anchor_of(parameters, q, free, switches, n_seen, forget if first == 0 else 0.0)
+        start = Free(*map(np.asarray, free))
+        outcome = exact.fit_exact(
+            start,
+            Fixed(*map(np.asarray, fixed)),
+            blocks,
+            switches,
+            exact.Settings(max_iter=MAX_ITER, max_time=max_time),
+            lambda: start,  # noqa: B023 - called, if at all, before the next turn
+            anchor=anchor,
+        )
+        posterior = Posterior.build(outcome.parameters, outcome.q, switches.prior, outcome.jitter)
+        bound, iterations = bound + outcome.bound, iterations + len(outcome.history)
+        n_seen += len(blocks.rows[blocks.rows >= 0])
+    return Updated(posterior, bound, iterations, perf_counter() - began)
