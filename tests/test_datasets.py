@@ -118,3 +118,28 @@ def test_columns_in_another_order_are_refused_by_a_model_of_arrays(folder):
     np.testing.assert_array_equal(mean, ours.predict(FRAME[["a", "b"]]))
     with pytest.raises(ValueError, match=r"\['b', 'a'\]"):
         ours.predict(open_dataset(folder, columns=["b", "a"]))
+
+
+@pytest.mark.parametrize("out", ["predictions", "predictions.parquet"])
+def test_a_folder_is_predicted_to_a_folder_or_a_file(folder, tmp_path, out, monkeypatch):
+    monkeypatch.setattr("mosaicgp.scoring.PART_ROWS", 250)
+    dataset = open_dataset(folder, target="y", categorical=["kind"])
+    ours = fitted(model("dtc", max_iter=5), dataset)
+    target = tmp_path / "out" / out
+    assert ours.predict_to(target, folder / "part-*.parquet", level=0.9) == N
+    found = pq.read_table(target).to_pandas()
+    mean, std = ours.predict(FRAME, return_std=True)
+    np.testing.assert_allclose(found["mean"], mean, rtol=1e-12)
+    np.testing.assert_allclose(found["std"], std, rtol=1e-12)
+    np.testing.assert_allclose(found["upper"] - found["lower"], 2 * 1.6448536 * std, rtol=1e-6)
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        ours.predict_to(target, folder / "part-*.parquet")
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [out]
+
+
+def test_a_prediction_that_fails_leaves_nothing(folder, tmp_path):
+    ours = fitted(model("dtc", max_iter=5), open_dataset(folder, target="y", categorical=["kind"]))
+    FRAME.assign(kind="blue").to_parquet(tmp_path / "other.parquet")
+    with pytest.raises(DatasetError, match="blue"):
+        ours.predict_to(tmp_path / "out", tmp_path / "other.parquet")
+    assert not (tmp_path / "out").exists() and not (tmp_path / "out.part").exists()

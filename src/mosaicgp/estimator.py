@@ -515,10 +515,34 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         """Mean of y at the rows of X (n, d), with its std (n,) or covariance (n, n) on request."""
         if return_std and return_cov:
             raise ValueError("return_std and return_cov cannot both be asked for; choose one.")
+        if not (return_std or return_cov):
+            rows = self._new_rows(X)
+            means = [self._predictor.mean(X_std) for X_std in rows]
+            return self.scaling_.mean_to_user(np.concatenate(means))
         mean, spread = self._predict(X, of_y=True, joint=return_cov)
-        if return_cov:
-            return mean, spread
-        return (mean, np.sqrt(spread)) if return_std else mean
+        return (mean, spread) if return_cov else (mean, np.sqrt(spread))
+
+    def predict_to(
+        self, out: str | Path, X: Any, *, level: float = 0.95, overwrite: bool = False
+    ) -> int:
+        """Predict a table of any size into Parquet: mean, std, lower and upper of y at each row.
+
+        X is a dataset, or what ``open_dataset`` opens: a path, a folder, a glob, a table. ``out``
+        is a file, if it ends in ".parquet", or a folder of files; it appears when it is whole.
+        Returns the number of rows.
+        """
+        from mosaicgp.data.opening import open_dataset
+        from mosaicgp.scoring import predict_to
+
+        check_is_fitted(self)
+        dataset = self._as_dataset(X if is_dataset(X) else open_dataset(X))
+        assert dataset is not None
+
+        def predict(X_user: FloatArray) -> tuple[FloatArray, FloatArray]:
+            mean, var = self._predictor.moments(self.scaling_.transform_X(X_user), of_y=True)
+            return self.scaling_.mean_to_user(mean), np.sqrt(self.scaling_.var_to_user(var))
+
+        return predict_to(predict, dataset, out, level, overwrite, self.verbose)
 
     def predict_f(self, X: Any, return_cov: bool = False) -> tuple[FloatArray, FloatArray]:
         """Mean (n,) and variance (n,), or covariance (n, n), of the latent f, without noise."""

@@ -6,6 +6,7 @@ padded to a multiple of a fixed number of rows for the same reason.
 """
 
 from collections import OrderedDict
+from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -30,29 +31,39 @@ from mosaicgp.model.predictive import (
     local_factor,
     local_joint,
     local_moments,
+    mean_of_f,
     moments,
     new_rows,
     predictive_state,
+    theta_spread,
 )
 from mosaicgp.posterior import Posterior
 from mosaicgp.precision import in_double
 
-CHUNK_ROWS = 512
-GROUP_ROWS = 64
-MOST_ROWS = 1024
+CHUNK_ROWS = 1024
+GROUP_ROWS = 256
+FEW_ROWS = 64
+MOST_ROWS = 4096
 JOINT_ROWS = 64
 CACHE_BYTES = 2**30
 CLOSED_JOINT_COST = 2e9
+
+# Rows at which q(θ) spreads the kernel by less than this (``theta_spread``) take the first order of
+# its expansion: what that leaves out is of the order of its square.
+NARROW = 3e-5
 
 _state = jax.jit(predictive_state, static_argnames="noise")
 _joint_moments = jax.jit(joint_moments, static_argnames=("bayesian", "order"))
 
 
-@partial(jax.jit, static_argnames=("noise", "bayesian", "of_y"))
+_mean = jax.jit(mean_of_f)
+
+
+@partial(jax.jit, static_argnames=("noise", "bayesian", "of_y", "narrow"))
 def _moments(
-    state: PredictiveState, X_new: Array, noise: Noise, bayesian: bool, of_y: bool
+    state: PredictiveState, X_new: Array, noise: Noise, bayesian: bool, of_y: bool, narrow: bool
 ) -> tuple[Array, Array]:
-    mean, variance = moments(state, X_new, bayesian)
+    mean, variance = moments(state, X_new, bayesian, narrow)
     if of_y:
         variance = variance + noise.marginal(state.prepared.noise, X_new)
     return mean, variance
@@ -146,14 +157,28 @@ class Predictor:
         if self.local is not None:
             return self._local_moments(self.local, X_new, of_y)
         mean, variance = np.empty(len(X_new)), np.empty(len(X_new))
-        for start in range(0, len(X_new), CHUNK_ROWS):
-            rows = X_new[start : start + CHUNK_ROWS]
-            part = slice(start, start + len(rows))
-            padded = jnp.asarray(_pad(rows, CHUNK_ROWS))
-            f_mean, spread = _moments(self.state, padded, self._noise, self.bayesian, of_y)
-            mean[part] = np.asarray(f_mean)[: len(rows)]
-            variance[part] = np.asarray(spread)[: len(rows)]
+        narrow = np.zeros(len(X_new), dtype=bool)
+        if self.bayesian:
+            xi = np.asarray(self.state.parameters.theta.xi)
+            narrow = theta_spread(X_new, xi) <= NARROW
+        for is_narrow in (False, True):
+            chosen = np.flatnonzero(narrow == is_narrow)
+            for part, rows in _in_chunks(X_new, chosen, CHUNK_ROWS):
+                found = _moments(
+                    self.state, jnp.asarray(rows), self._noise, self.bayesian, of_y, is_narrow
+                )
+                mean[part], variance[part] = (np.asarray(a)[: len(part)] for a in found)
         return mean, variance
+
+    @in_double
+    def mean(self, X_new: np.ndarray) -> np.ndarray:
+        """Mean at each row of X_new (n, d): that of f and of y, which are the same but for pic."""
+        if self.local is not None:
+            return self._local_moments(self.local, X_new, of_y=True)[0]
+        mean = np.empty(len(X_new))
+        for part, rows in _in_chunks(X_new, np.arange(len(X_new)), CHUNK_ROWS):
+            mean[part] = np.asarray(_mean(self.state, jnp.asarray(rows)))[: len(part)]
+        return mean
 
     @in_double
     def joint(self, X_new: np.ndarray, of_y: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -175,7 +200,9 @@ class Predictor:
     def _own_covariance(self, X_new: np.ndarray, order: int | None) -> np.ndarray:
         """E[K_** − K_*Z Σ⁻¹ K_Z*]: what f* has beside s, between rows (n, n)."""
         silent = InducingPosterior(*map(jnp.zeros_like, self.state.q))
-        return self._joint_of_f(self.state._replace(q=silent), X_new, order)[1]
+        return self._joint_of_f(
+            self.state._replace(q=silent, spread=jnp.zeros_like(self.state.spread)), X_new, order
+        )[1]
 
     def _joint_of_f(
         self, state: PredictiveState, X_new: np.ndarray, order: int | None
@@ -218,10 +245,11 @@ class Predictor:
         mean, variance = np.empty(len(X_new)), np.empty(len(X_new))
         nodes = jnp.asarray(local.nodes)
         for index, part in _rows_by_block(self._block_index(local, X_new)):
-            n_groups = _rounded_up(len(part), GROUP_ROWS) // GROUP_ROWS
-            # Few shapes: a power of two of groups, each computed alike.
-            size = GROUP_ROWS << (n_groups - 1).bit_length()
-            groups = _pad(X_new[part], size).reshape(-1, GROUP_ROWS, X_new.shape[1])
+            # Few shapes: a power of two of groups.
+            rows = FEW_ROWS if len(part) <= FEW_ROWS else GROUP_ROWS
+            n_groups = _rounded_up(len(part), rows) // rows
+            size = rows << (n_groups - 1).bit_length()
+            groups = _pad(X_new[part], size).reshape(-1, rows, X_new.shape[1])
             block, factors = self._block(local, index), self._factor(local, index)
             found = _group_moments(
                 self.state, nodes, block, factors, jnp.asarray(groups), self._noise, of_y
@@ -244,7 +272,7 @@ class Predictor:
                 jnp.asarray(local.nodes),
                 self._block(local, index),
                 self._factor(local, index),
-                jnp.asarray(_pad(X_new[part], _rounded_up(k := len(part), GROUP_ROWS))),
+                jnp.asarray(_pad(X_new[part], _rounded_up(k := len(part), FEW_ROWS))),
                 self._noise,
                 of_y,
             )
@@ -279,6 +307,15 @@ def predictor(
 
 def _pad(rows: np.ndarray, size: int) -> np.ndarray:
     return np.pad(rows, ((0, size - len(rows)), (0, 0)))
+
+
+def _in_chunks(
+    X: np.ndarray, rows: np.ndarray, size: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Row numbers, at most ``size`` at a time, and those rows padded to ``size``."""
+    for start in range(0, len(rows), size):
+        part = rows[start : start + size]
+        yield part, _pad(X[part], size)
 
 
 def _rounded_up(n: int, multiple: int) -> int:

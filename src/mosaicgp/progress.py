@@ -48,3 +48,17 @@ def progress_line(verbose: int, settings: Any) -> Iterator[Callable[[Any], None]
 
         yield update
         bar.update(task, total=done)  # a fit that needed fewer iterations is not an aborted one
+
+
+@contextmanager
+def counting_line(verbose: int, what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A function to call with the number of rows done; silent when ``verbose`` is 0."""
+    if not verbose:
+        yield lambda done: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import TimeRemainingColumn as Remaining
+
+    with Progress(TextColumn(what), BarColumn(), MofNCompleteColumn(), Remaining()) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)

@@ -21,12 +21,15 @@ from mosaicgp.model.predictive import (
     local_factor,
     local_joint,
     local_moments,
+    mean_of_f,
     moments,
     predictive_state,
+    theta_spread,
 )
 from mosaicgp.model.predictive import (
     new_rows as rows_of_block,
 )
+from mosaicgp.prediction import NARROW
 from problems import JITTER, random_problem
 
 seeds = st.integers(0, 2**32 - 1)
@@ -207,3 +210,24 @@ def test_far_from_the_data_the_prior_returns(seed, distance, ratio, both):
     assert_allclose(mean, 0.0, atol=scale * reach)
     assert_allclose(variance, second, rtol=min(scale**2 * reach, 1.0) + 1e-9)
     assert np.all(variance > 0)
+
+
+@pytest.mark.parametrize("kind", ["dtc", "fitc"])
+@given(seed=seeds)
+def test_a_narrow_posterior_needs_only_the_first_order(kind, seed):
+    """Where Σρ is below what predictions call narrow, the rest is below 1e-7 of the variance."""
+    problem = random_problem(kind, seed, d=3, m=8, sizes=(20,))
+    parameters = problem.parameters
+    theta = parameters.theta._replace(xi=jnp.full(3, 1e-6), beta=jnp.asarray(1e-6))
+    parameters = parameters._replace(theta=theta)
+    structure = problem.approximation.noise
+    summed = total_statistics(
+        parameters, problem.stacked, structure, Mehler(1), jnp.asarray(JITTER)
+    )
+    state = predictive_state(parameters, optimal_inducing(summed), structure, jnp.asarray(JITTER))
+    X = jnp.asarray(problem.X)
+    assert np.all(theta_spread(problem.X, np.asarray(theta.xi)) < NARROW)
+    closed, short = (moments(state, X, bayesian=True, narrow=n) for n in (False, True))
+    assert_allclose(short[0], closed[0], rtol=1e-12)
+    assert_allclose(short[1], closed[1], rtol=1e-7)
+    assert_allclose(mean_of_f(state, X), closed[0], rtol=1e-9, atol=1e-12)

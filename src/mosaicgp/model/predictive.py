@@ -8,8 +8,9 @@ law of total variance over fixed nodes of θ.
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
-from jax.scipy.linalg import solve_triangular
+from numpy.typing import NDArray
 
 from mosaicgp.model.bound import Block, Parameters, Prepared, prepare
 from mosaicgp.model.expectations import (
@@ -20,25 +21,33 @@ from mosaicgp.model.expectations import (
     unit_omega,
     upsilon,
 )
-from mosaicgp.model.kernel import cross, gram, right_whiten, se
-from mosaicgp.model.linalg import cholesky
+from mosaicgp.model.kernel import cross, gram, se
+from mosaicgp.model.linalg import cholesky, inner_congruence, triangular_inverse
 from mosaicgp.model.noise import Noise
-from mosaicgp.model.posterior import InducingPosterior
+from mosaicgp.model.posterior import InducingPosterior, ThetaPosterior
 
 
 class PredictiveState(NamedTuple):
-    """All that a prediction needs beside the rows of a block."""
+    """All that a prediction needs beside the rows of a block.
+
+    ``white`` (m, m) is L⁻ᵀ, and ``spread`` (m, m) the same times the root of cov(v): a row k(x, Z)
+    times the first is whitened, times the second it gives what q(s) adds to the variance.
+    """
 
     parameters: Parameters
     prepared: Prepared
     q: InducingPosterior
+    white: Array
+    spread: Array
 
 
 def predictive_state(
     parameters: Parameters, q: InducingPosterior, noise: Noise, jitter: Array
 ) -> PredictiveState:
     """Factor once what every prediction shares."""
-    return PredictiveState(parameters, prepare(parameters, noise, jitter), q)
+    prepared = prepare(parameters, noise, jitter)
+    white = triangular_inverse(prepared.L).T
+    return PredictiveState(parameters, prepared, q, white, white @ q.v_root.T)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -47,26 +56,57 @@ def predictive_state(
 
 def excess(state: PredictiveState) -> Array:
     """Σ⁻¹(S + mmᵀ − Σ)Σ⁻¹ (m, m)."""
-    q, L = state.q, state.prepared.L
-    eye = jnp.eye(L.shape[0], dtype=L.dtype)
-    excess = q.v_cov() + jnp.outer(q.v_mean, q.v_mean) - eye
-    half = solve_triangular(L, excess, lower=True, trans="T")
-    return solve_triangular(L, half.T, lower=True, trans="T")
+    q, L_inv = state.q, state.white.T
+    eye = jnp.eye(L_inv.shape[0], dtype=L_inv.dtype)
+    return inner_congruence(L_inv, q.v_cov() + jnp.outer(q.v_mean, q.v_mean) - eye)
 
 
-def moments(state: PredictiveState, X_new: Array, bayesian: bool) -> tuple[Array, Array]:
-    """Mean and variance of f* at each row (n,), (n,): the paper's appendix, in closed form."""
+def mean_of_f(state: PredictiveState, X_new: Array) -> Array:
+    """Mean of f* at each row (n,)."""
     theta = state.parameters.theta
-    Z, q = state.parameters.Z, state.q
-    white = right_whiten(unit_omega(X_new, Z, theta), state.prepared.L)
-    mean = white @ q.v_mean
+    weights = state.white @ state.q.v_mean
+    return theta.alpha * (unit_omega(X_new, state.parameters.Z, theta) @ weights)
+
+
+def moments(
+    state: PredictiveState, X_new: Array, bayesian: bool, narrow: bool = False
+) -> tuple[Array, Array]:
+    """Mean and variance of f* at each row (n,), (n,): the paper's appendix, in closed form.
+
+    ``narrow``: q(θ) is so narrow at these rows that the expansion of the second moments of the
+    kernel ends after its first order (``theta_spread``), which costs far less.
+    """
+    theta, Z = state.parameters.theta, state.parameters.Z
+    unit = unit_omega(X_new, Z, theta)
+    white = unit @ state.white
+    mean = unit @ (state.white @ state.q.v_mean)
     second = theta.alpha**2 + theta.beta
     # k_** − kΣ⁻¹k + kΣ⁻¹SΣ⁻¹k and the variance that β gives the mean: each is positive.
-    conditional = 1.0 - jnp.sum(white**2, axis=1) + jnp.sum((white @ q.v_root.T) ** 2, axis=1)
+    conditional = 1.0 - jnp.sum(white**2, axis=1) + jnp.sum((unit @ state.spread) ** 2, axis=1)
     variance = second * conditional + theta.beta * mean**2
-    if bayesian:
+    if bayesian and narrow:
+        variance = variance + second * _first_order(X_new, Z, unit, excess(state), theta)
+    elif bayesian:
         variance = variance + quadratic_remainder(X_new, Z, excess(state), theta)
     return theta.alpha * mean, _above_rounding(variance, second)
+
+
+def _first_order(X: Array, Z: Array, unit: Array, A: Array, theta: ThetaPosterior) -> Array:
+    """Σ_zz' A_zz' (E[k k']/σ² − ω ω') at each row (n,), to first order in ρ."""
+
+    def add(total: Array, indices: tuple[Array, Array]) -> tuple[Array, None]:
+        term = unit * mehler_factor(X, Z, theta, *indices)
+        return total + jnp.sum((term @ A) * term, axis=1), None
+
+    dims, degrees = map(jnp.asarray, term_table(Z.shape[1], 1))
+    return lax.scan(add, jnp.zeros_like(X[:, 0]), (dims, degrees))[0]
+
+
+def theta_spread(X: NDArray[np.float64], xi: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Σ_k ρ_k, ρ = ξx²/(1 + ξx²), at each row (n,): order p of the expansion leaves out
+    about its power p + 1."""
+    square = xi * X**2
+    return np.sum(square / (1.0 + square), axis=1)
 
 
 def joint_moments(
@@ -79,10 +119,10 @@ def joint_moments(
     """
     theta, Z, q = state.parameters.theta, state.parameters.Z, state.q
     unit = unit_omega(X_new, Z, theta)
-    white = right_whiten(unit, state.prepared.L)
+    white = unit @ state.white
     mean = white @ q.v_mean
     second = theta.alpha**2 + theta.beta
-    spread = white @ q.v_root.T
+    spread = unit @ state.spread
     covariance = upsilon(X_new, X_new, theta) + second * (spread @ spread.T - white @ white.T)
     covariance = covariance + theta.beta * jnp.outer(mean, mean)
     if bayesian and order is None:
@@ -111,14 +151,16 @@ def _above_rounding(variance: Array, scale: Array) -> Array:
 class LocalFactor(NamedTuple):
     """A block prepared at one θ: R = K_bb − K_bZ Σ⁻¹ K_Zb + C_bb and what meets its inverse.
 
-    chol (n, n) is the factor of R, V = K_bZ L⁻ᵀ (n, m), white_V = chol⁻¹V and
-    white_residual = chol⁻¹(y − V v_mean).
+    With R = chol cholᵀ and V = K_bZ L⁻ᵀ: white = chol⁻ᵀ (n, n), V (n, m), its dual L⁻ᵀVᵀ (m, n),
+    white_residual = chol⁻¹(y − V v_mean) (n,), and white_spread = chol⁻¹V times the root of cov(v)
+    (n, m).
     """
 
-    chol: Array
+    white: Array
     V: Array
-    white_V: Array
+    dual: Array
     white_residual: Array
+    white_spread: Array
 
 
 class NewRows(NamedTuple):
@@ -148,20 +190,24 @@ def local_factor(
     """Factorise one block at one θ, given the covariance C (n, n) of its noise."""
     X, y, mask = block
     both = mask[:, None] * mask[None, :]
-    V = right_whiten(cross(X, state.parameters.Z, lam, sigma_f) * mask[:, None], state.prepared.L)
-    chol = cholesky(gram(X, lam, sigma_f**2) * both + C - V @ V.T)
-    white_V = solve_triangular(chol, V, lower=True)
-    white_residual = solve_triangular(chol, y - V @ state.q.v_mean, lower=True)
-    return LocalFactor(chol, V, white_V, white_residual)
+    V = (cross(X, state.parameters.Z, lam, sigma_f) * mask[:, None]) @ state.white
+    root = triangular_inverse(cholesky(gram(X, lam, sigma_f**2) * both + C - V @ V.T))
+    return LocalFactor(
+        root.T,
+        V,
+        state.white @ V.T,
+        root @ (y - V @ state.q.v_mean),
+        (root @ V) @ state.q.v_root.T,
+    )
 
 
 class _Conditional(NamedTuple):
-    """mean (t,), V_* (t, m), T = chol⁻¹rᵀ (n, t) and G (t, m), with H = G L⁻¹."""
+    """mean (t,), V_* (t, m), T = r chol⁻ᵀ (t, n), and what q(s) adds, spread (t, m)."""
 
     mean: Array
     V_new: Array
     T: Array
-    G: Array
+    spread: Array
 
 
 def _condition(
@@ -172,12 +218,12 @@ def _condition(
     factor: LocalFactor,
     rows: NewRows,
 ) -> _Conditional:
-    V_new = right_whiten(cross(rows.X, state.parameters.Z, lam, sigma_f), state.prepared.L)
+    K = cross(rows.X, state.parameters.Z, lam, sigma_f)
     prior = se(rows.X, block.X, lam, sigma_f**2) + rows.cross
-    r = prior * block.mask[None, :] - V_new @ factor.V.T
-    T = solve_triangular(factor.chol, r.T, lower=True)
-    mean = V_new @ state.q.v_mean + T.T @ factor.white_residual
-    return _Conditional(mean, V_new, T, V_new - T.T @ factor.white_V)
+    V_new = K @ state.white
+    T = (prior * block.mask[None, :] - K @ factor.dual) @ factor.white
+    mean = V_new @ state.q.v_mean + T @ factor.white_residual
+    return _Conditional(mean, V_new, T, K @ state.spread - T @ factor.white_spread)
 
 
 def local_moments(
@@ -191,9 +237,8 @@ def local_moments(
     """Mean and variance (t,), (t,) of f* or y* for rows of one block, given θ."""
     c = _condition(state, lam, sigma_f, block, factor, rows)
     prior = sigma_f**2 + rows.marginal
-    conditional = prior - jnp.sum(c.V_new**2, axis=1) - jnp.sum(c.T**2, axis=0)
-    spread = jnp.sum((c.G @ state.q.v_root.T) ** 2, axis=1)
-    return c.mean, _above_rounding(conditional, prior) + spread
+    conditional = prior - jnp.sum(c.V_new**2, axis=1) - jnp.sum(c.T**2, axis=1)
+    return c.mean, _above_rounding(conditional, prior) + jnp.sum(c.spread**2, axis=1)
 
 
 class LocalJoint(NamedTuple):
@@ -218,5 +263,5 @@ def local_joint(
 ) -> LocalJoint:
     """The joint of f* or y* for rows of one block, given θ and the covariance of their noise."""
     c = _condition(state, lam, sigma_f, block, factor, rows)
-    own = gram(rows.X, lam, sigma_f**2) + C_new - c.V_new @ c.V_new.T - c.T.T @ c.T
-    return LocalJoint(c.mean, own, c.G @ state.q.v_root.T)
+    own = gram(rows.X, lam, sigma_f**2) + C_new - c.V_new @ c.V_new.T - c.T @ c.T.T
+    return LocalJoint(c.mean, own, c.spread)
