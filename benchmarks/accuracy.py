@@ -24,7 +24,6 @@ from mosaicgp import SparseGPRegressor
 from mosaicgp.demo import load_flights
 from mosaicgp.metrics import coverage, mnlp, rmse
 
-
 # Splits that no default was ever compared on.
 UNTOUCHED = ("test1", "test2")
 
