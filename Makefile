@@ -13,6 +13,10 @@
 #   make bench-routes       time to a given bound by each route to Ψ
 #   make bench-accuracy     errors and coverage on real tables, DATA=folder
 #   make bench-convergence  the way to the exact posterior, DATA=folder
+#   make bench-scale        fits of Parquet folders of 10^6 to 3*10^7 rows
+#   make bench-flights      1.27 million flights from file to predictions, DATA=folder
+#   make bench-predict      rows predicted a second beside GPflow and GPyTorch
+#   make bench-kill         fits killed at 20 random moments and resumed
 #   make clean        remove caches and builds; `make distclean` also the environments
 #
 # Another interpreter: make PYTHON=/path/to/python3.12 ...
@@ -50,7 +54,7 @@ find_python = \
 	fi
 
 .PHONY: need-data help demo test check lint types test-slow test-peers test-oldest calibration clean distclean \
-	bench bench-step bench-scaling bench-routes bench-accuracy bench-convergence
+	bench bench-step bench-scaling bench-scale bench-flights bench-predict bench-kill bench-routes bench-accuracy bench-convergence
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -92,6 +96,18 @@ test-peers: $(VENV)/.installed-test
 
 calibration: $(VENV)/.installed-test
 	$(venv_python) benchmarks/calibration.py
+
+bench-scale: $(VENV)/.installed-test
+	$(venv_python) benchmarks/scale.py --rows 1000000 10000000 30000000
+
+bench-flights: $(VENV)/.installed-test need-data
+	$(venv_python) benchmarks/flights.py --data "$(DATA)"
+
+bench-predict: $(VENV)/.installed-test
+	PYTHONPATH=tests/peers:benchmarks/peers $(venv_python) benchmarks/predict.py
+
+bench-kill: $(VENV)/.installed-test
+	$(venv_python) benchmarks/kill.py
 
 bench: bench-step bench-scaling bench-routes bench-accuracy bench-convergence
 

@@ -52,10 +52,10 @@ class Peer:
             env={"TF_USE_LEGACY_KERAS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "PATH": "/usr/bin:/bin"},
         )
 
-    def seconds(self, n: int, m: int) -> float:
-        """Seconds a step."""
+    def seconds(self, n: int, m: int, what: str = "step") -> float:
+        """Seconds a step, or of predicting n rows."""
         assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(f"{n} {m}\n")
+        self._process.stdin.write(f"{what} {n} {m}\n")
         self._process.stdin.flush()
         return float(self._process.stdout.readline())
 

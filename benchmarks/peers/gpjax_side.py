@@ -38,6 +38,6 @@ def seconds(n: int, m: int, n_steps: int) -> float:
 
 
 for line in sys.stdin:
-    n, m = map(int, line.split())
+    n, m = map(int, line.split()[1:])
     short, long = 5, 5 + n_steps(m)
     print((seconds(n, m, long) - seconds(n, m, short)) / (long - short), flush=True)

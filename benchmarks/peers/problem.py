@@ -22,15 +22,20 @@ def rows(n: int, m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return rng.normal(size=(n, INPUTS)), rng.normal(size=n), rng.normal(size=(m, INPUTS))
 
 
-def answer(stepper: Callable[[int, int], Callable[[], object]]) -> None:
-    """Print the seconds of a step for every line "n m" of standard input."""
-    steps: dict[tuple[int, ...], Callable[[], object]] = {}
+Maker = Callable[[int, int], Callable[[], object]]
+
+
+def answer(stepper: Maker, predictor: Maker) -> None:
+    """Print the seconds of a step, or of predicting n rows, for every line "step n m" or
+    "predict n m" of standard input."""
+    ready: dict[str, Callable[[], object]] = {}
     for line in sys.stdin:
-        n, m = map(int, line.split())
-        if (n, m) not in steps:
-            steps[n, m] = stepper(n, m)
-            steps[n, m](), steps[n, m]()
+        what, n, m = line.split()
+        if line not in ready:
+            ready[line] = (stepper if what == "step" else predictor)(int(n), int(m))
+            ready[line](), ready[line]()
+        times = n_steps(int(m)) if what == "step" else 5
         began = time.perf_counter()
-        for _ in range(n_steps(m)):
-            steps[n, m]()
-        print((time.perf_counter() - began) / n_steps(m), flush=True)
+        for _ in range(times):
+            ready[line]()
+        print((time.perf_counter() - began) / times, flush=True)
