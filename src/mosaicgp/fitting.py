@@ -178,8 +178,8 @@ def _fit_exact(
     switches = plan.switches
     partition: Partition | None = None
     if switches.approximation.blocked:
-        generator = np.random.default_rng(streams.division)
-        partition, blocks = divide(rows, plan.partition, plan.block_rows, generator)
+        dividing = _division_streams(streams.division, 0)[0]
+        partition, blocks = divide(rows, plan.partition, plan.block_rows, dividing)
         assert isinstance(blocks, Blocks)
     else:
         blocks = chunk(*whole(rows), CHUNK_ROWS)
@@ -390,13 +390,12 @@ class _Partitioned:
         workspace: Workspace | None,
     ) -> None:
         self._rows, self._plan, self._workspace = rows, plan, workspace
-        self._entropy = seeds.generate_state(4)
+        self._seeds = seeds
 
     def data(self, scale: FloatArray | None, division: int) -> training.TrainingData:
         """Blocks of rows that are near each other in the space of X times ``scale``."""
         plan = self._plan
-        seeds = np.random.SeedSequence([*self._entropy, division]).spawn(3)
-        dividing, holding, sampling = map(np.random.default_rng, seeds)
+        dividing, holding, sampling = _division_streams(self._seeds, division)
         partition, blocks = divide(
             self._rows, plan.partition, plan.block_rows, dividing, scale, self._workspace
         )
@@ -413,6 +412,12 @@ class _Partitioned:
             scale,
             self.data if plan.adapt_partition else None,
         )
+
+
+def _division_streams(seeds: np.random.SeedSequence, division: int) -> list[np.random.Generator]:
+    """Random numbers for the k-th division, for what it holds back, and for its batches."""
+    own = np.random.SeedSequence([*seeds.generate_state(4).tolist(), division])
+    return [np.random.default_rng(child) for child in own.spawn(3)]
 
 
 def _on_disk(plan: Plan, n: int, d: int) -> bool:
