@@ -1,6 +1,9 @@
 """Datasets in place of arrays: the estimator's every method that takes rows."""
 
+import gc
+import pickle
 import warnings
+from copy import deepcopy
 
 import numpy as np
 import pandas as pd
@@ -96,6 +99,20 @@ def test_a_saved_model_carries_blocks_and_encoding(folder, tmp_path):
     loaded.save(tmp_path / "copy.mosaic")
     again = SparseGPRegressor.load(tmp_path / "copy.mosaic").predict(new)
     np.testing.assert_array_equal(again, expected[0])
+
+
+def test_copies_do_not_need_the_files_of_the_original(folder):
+    ours = fitted(model(storage="disk"), open_dataset(folder, target="y", columns=["a", "b"]))
+    expected = ours.predict(FRAME[["a", "b"]])
+    copies = [pickle.loads(pickle.dumps(ours)), deepcopy(ours)]
+    blocks = ours.blocks_
+    path = blocks.file.path
+    del ours
+    gc.collect()
+    assert not path.exists()
+    for copy in copies:
+        np.testing.assert_array_equal(copy.predict(FRAME[["a", "b"]]), expected)
+        np.testing.assert_array_equal(copy.blocks_.sizes, blocks.sizes)
 
 
 def test_a_category_never_seen_is_named(folder):

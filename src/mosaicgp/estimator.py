@@ -686,9 +686,14 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         return hasattr(self, "posterior_")
 
     def __getstate__(self) -> dict[str, Any]:
-        # Compiled functions and cached factors are made again on the other side.
+        # Compiled functions and cached factors are made again on the other side, where the files
+        # of this side's blocks may not be.
         state = super().__getstate__()
-        return state | {"_prepared": _Prepared()} if "_prepared" in state else state
+        if "_prepared" in state:
+            state = state | {"_prepared": _Prepared(), "_workspace": None}
+        if isinstance(blocks := state.get("blocks_"), DiskBlocks):
+            state = state | {"blocks_": blocks.in_memory()}
+        return state
 
 
 def _shorthand(kind: str) -> Callable[..., SparseGPRegressor]:

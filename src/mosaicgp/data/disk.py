@@ -163,6 +163,14 @@ class DiskBlocks:
         records = self.file.between(self.start[unit], self.start[unit + 1])
         return records[:, -1].astype(np.int64)
 
+    def in_memory(self) -> Blocks:
+        """The same blocks as arrays."""
+        rows = np.full((self.n_blocks, self.block_size), -1, dtype=np.int64)
+        for unit in range(self.n_blocks):
+            numbers = self.rows_of(unit)
+            rows[unit, : len(numbers)] = numbers
+        return Blocks(*self.take(np.arange(self.n_blocks)), rows, self.label)
+
 
 @dataclass(frozen=True, eq=False)
 class FileRows:
