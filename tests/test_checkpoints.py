@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 import warnings
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -66,6 +67,44 @@ def test_a_killed_fit_goes_on_to_the_same_bits(kind, inference, tmp_path, often)
     assert_same(whole, resumed)
 
 
+@pytest.mark.parametrize("random_state", [None, np.random.RandomState(3)])
+def test_a_seed_that_was_drawn_is_kept(random_state, tmp_path, often):
+    """The fit that goes on is the one that was killed, though nobody named its seed."""
+
+    def kill(progress):
+        if progress.iteration >= 77:
+            raise Killed
+
+    folder = tmp_path / "run"
+    with pytest.raises(Killed):
+        fitted(
+            model("pic", "stochastic", callback=kill, random_state=random_state), checkpoint=folder
+        )
+    resumed = fitted(
+        model("pic", "stochastic", random_state=random_state), checkpoint=folder, resume=True
+    )
+    assert resumed.score(X, y) > 0.9
+    jumps = np.diff(resumed.history_["bound"][40:])
+    assert np.all(np.abs(jumps) < 1000)
+
+
+def test_a_warm_start_from_another_fit_is_refused(tmp_path, often):
+    first = fitted(model("dtc", "stochastic"))
+    second = deepcopy(first).set_params(warm_start=True)
+    fitted(second, checkpoint=tmp_path / "run")
+    with pytest.raises(CheckpointError, match="warm_start from"):
+        fitted(
+            model("dtc", "stochastic", warm_start=True), checkpoint=tmp_path / "run", resume=True
+        )
+
+
+def test_arguments_of_numpy_and_a_folder_to_resume(tmp_path):
+    given = model("dtc", "stochastic", n_inducing=np.int64(10), prior=np.array([0.0, 1.0]))
+    fitted(given, checkpoint=tmp_path / "run")
+    with pytest.raises(ValueError, match="checkpoint=folder"):
+        fitted(given, resume=True)
+
+
 @pytest.mark.parametrize("kind", ["dtc", "pic"])
 def test_memory_and_disk_train_to_the_same_bits(kind, tmp_path):
     in_memory = fitted(model(kind, "stochastic", storage="memory"))
@@ -97,7 +136,7 @@ def test_sigkill(tmp_path):
     for _ in range(3):
         process = subprocess.Popen([*run, tmp_path / "often", tmp_path / "often.npz"])
         deadline = time.time() + 60
-        while not list((tmp_path / "often").glob("*.checkpoint")) and time.time() < deadline:
+        while not (tmp_path / "often" / "main.checkpoint").exists() and time.time() < deadline:
             time.sleep(0.05)
         time.sleep(moments.uniform(0.0, 0.5))
         os.kill(process.pid, signal.SIGKILL)
@@ -153,7 +192,7 @@ def test_a_full_disk_keeps_the_checkpoint_before(left, monkeypatch):
     monkeypatch.setattr(os, "fsync", full)
     other = model("dtc", "stochastic")
     kept = checkpoints.Checkpoint(
-        left, {"arguments": other._identity(), "data": ArrayRows(X, y).fingerprint()}, True
+        left, {"arguments": other._identity(None), "data": ArrayRows(X, y).fingerprint()}, True
     )
     snapshot = kept.read("main")
     with pytest.raises(CheckpointError, match="No space left"):
@@ -163,12 +202,11 @@ def test_a_full_disk_keeps_the_checkpoint_before(left, monkeypatch):
     assert not list(left.glob("*.part"))
 
 
-def test_two_fits_in_one_folder(left):
+def test_two_fits_in_one_folder(tmp_path):
     identity = {"arguments": {}, "data": ""}
-    (left / "main.checkpoint").unlink()
-    first = checkpoints.Checkpoint(left, identity, False)
+    first = checkpoints.Checkpoint(tmp_path, identity, False)
     with pytest.raises(CheckpointError, match="another fit is running"):
-        checkpoints.Checkpoint(left, identity, False)
+        checkpoints.Checkpoint(tmp_path, identity, False)
     first.close()
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mosaicgp import SparseGPRegressor, fitting
+from mosaicgp import SparseGPRegressor, fitting, serving
 from mosaicgp.data import DatasetError, open_dataset
 
 rng = np.random.default_rng(0)
@@ -113,6 +113,46 @@ def test_copies_do_not_need_the_files_of_the_original(folder):
     for copy in copies:
         np.testing.assert_array_equal(copy.predict(FRAME[["a", "b"]]), expected)
         np.testing.assert_array_equal(copy.blocks_.sizes, blocks.sizes)
+
+
+def test_tables_are_encoded_wherever_rows_go_in(folder, tmp_path):
+    dataset = open_dataset(folder, target="y", categorical={"kind": "ordinal"})
+    ours = fitted(model("dtc", max_iter=30), dataset)
+    inputs = FRAME[["a", "b", "kind"]]
+    assert ours.elbo(inputs, FRAME.y) == ours.elbo(dataset)
+    other = deepcopy(ours).partial_fit(dataset)
+    np.testing.assert_array_equal(
+        ours.partial_fit(inputs, FRAME.y).predict(inputs), other.predict(inputs)
+    )
+    ours.export(tmp_path / "p.npz")
+    predictor = serving.load(tmp_path / "p.npz")
+    with pytest.raises(ValueError, match="encoded"):
+        predictor.predict(inputs)
+    X, _ = dataset.to_arrays()
+    np.testing.assert_allclose(predictor.predict(X), ours.predict(inputs), rtol=1e-8)
+
+
+def test_predictions_replace_nothing_but_predictions(folder, tmp_path):
+    ours = fitted(model("dtc", max_iter=5), open_dataset(folder, target="y", categorical=["kind"]))
+    out = tmp_path / "mine"
+    out.mkdir()
+    (out / "thesis.txt").write_text("years of work")
+    with pytest.raises(FileExistsError, match=r"thesis\.txt"):
+        ours.predict_to(out, folder / "part-*.parquet", overwrite=True)
+    with pytest.raises(FileExistsError, match="rows to predict"):
+        ours.predict_to(folder / "part-0.parquet", folder / "part-0.parquet", overwrite=True)
+    good = tmp_path / "good"
+    for _ in range(2):
+        ours.predict_to(good, folder / "part-*.parquet", overwrite=True)
+    assert [p.name for p in good.iterdir()] == ["part-00000.parquet"]
+
+
+def test_nothing_is_left_in_the_folder_but_what_predictions_need(folder, tmp_path):
+    dataset = open_dataset(folder, target="y", columns=["a", "b"])
+    for kind, left in (("dtc", []), ("pitc", []), ("pic", ["blocks.f64"])):
+        work = tmp_path / kind
+        fitted(model(kind, max_iter=5, storage="disk", work_dir=work), dataset)
+        assert [p.name for p in work.glob("*.f64")] == left
 
 
 def test_a_category_never_seen_is_named(folder):

@@ -14,6 +14,7 @@ from scipy.stats import norm
 from sklearn.exceptions import NotFittedError
 
 from mosaicgp import SparseGPRegressor, serving
+from mosaicgp.arguments import switches
 from mosaicgp.data.blocks import group
 from mosaicgp.data.partition import PARTITIONS
 from problems import KINDS
@@ -56,6 +57,7 @@ def like(model, kind, hyperparameters="bayesian", partition="tree", most=None):
     other.n_features_in_, other.feature_names_in_ = 2, model.feature_names_in_
     other._keep(
         arguments=other.get_params(),
+        switches=switches(other),
         posterior=posterior,
         scaling=model.scaling_,
         partition=rule if blocked else None,

@@ -93,6 +93,30 @@ def test_blocks_on_disk_take_new_rows_too(tmp_path):
     np.testing.assert_array_equal(disk.predict(new), loaded.predict(new))
 
 
+@pytest.mark.parametrize("storage", ["memory", "disk"])
+def test_no_cell_becomes_empty_and_new_rows_are_predicted_from(storage, tmp_path):
+    common = {"inference": "stochastic", "validation_rows": 0, "storage": storage}
+    model = fitted(small("pic", work_dir=tmp_path / "work", **common), *table(800, 0))
+    n_cells = model.partition_.n_blocks
+    for k in range(1, 5):
+        X, y = table(300, k)
+        model.partial_fit(X[X[:, 0] < -2], y[X[:, 0] < -2], forget=0.8)
+    assert np.array_equal(np.unique(model.blocks_.label), np.arange(n_cells))
+    assert np.all(np.isfinite(model.predict(table(100, 9)[0])))
+    # In cells that were cut the first part, which predictions use, holds the newest rows.
+    newest = model._n_rows_numbered - 1
+    label = model.block_of(X[X[:, 0] < -2][-1:])[0]
+    first = int(np.searchsorted(model.blocks_.label, label))
+    assert newest in model.blocks_.rows_of(first)
+    model.save(tmp_path / "m.mosaic")
+
+
+def test_other_arguments_do_not_change_a_fitted_model():
+    model = fitted(small("dtc"), *table(200, 0)).set_params(approximation="pic")
+    model.partial_fit(*table(50, 1))
+    assert np.all(np.isfinite(model.predict(table(10, 2)[0])))
+
+
 def test_the_first_call_is_a_fit_and_bad_arguments_are_named():
     X, y = table(60, 0)
     model = small("dtc").partial_fit(X, y)

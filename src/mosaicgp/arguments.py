@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -144,6 +146,23 @@ def n_theta(given: Any, n: int) -> int:
     if given.hyperparameters == "point":
         return 1
     return int(or_auto(given.n_theta, AUTO_N_THETA[inference_for(given, n)]))
+
+
+def plain(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Constructor arguments as JSON has them; a generator object becomes None."""
+    found: dict[str, Any] = {}
+    for name, value in arguments.items():
+        if name == "prior":
+            found[name] = [float(part) for part in value]
+        elif name == "random_state":
+            found[name] = int(value) if isinstance(value, Integral) else None
+        elif name == "callback":
+            found[name] = None  # code is not saved
+        elif isinstance(value, os.PathLike):
+            found[name] = os.fspath(value)
+        else:
+            found[name] = value.item() if isinstance(value, np.generic) else value
+    return found
 
 
 def or_auto(value: Any, auto: Any) -> Any:

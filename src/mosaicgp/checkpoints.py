@@ -90,7 +90,7 @@ class Checkpoint:
                 f"checkpoint: {path} was written by mosaicgp {header['mosaicgp_version']}; this is "
                 f"{__version__}, which cannot read it. Install a newer mosaicgp."
             )
-        if header["digest"] != _digest(arrays):
+        if header["digest"] != digest(arrays):
             raise CheckpointError(
                 f"checkpoint: {path} is damaged: its arrays do not have the digest it names. "
                 "Remove it to start this stage of the fit again."
@@ -118,6 +118,15 @@ class Checkpoint:
                 "same, or another folder."
             )
 
+    def seed(self, drawn: int) -> int:
+        """The seed of the fit: ``drawn`` when it begins, and the same when it goes on."""
+        before = self.read("seed")
+        if before is not None:
+            return int(before.header["seed"])
+        self.write("seed", Snapshot({}, {"seed": drawn}))
+        self._written = -np.inf
+        return drawn
+
     def due(self) -> bool:
         """Whether the last one was written long enough ago."""
         return perf_counter() - self._written >= INTERVAL
@@ -129,7 +138,7 @@ class Checkpoint:
             "format_version": FORMAT_VERSION,
             "mosaicgp_version": __version__,
             "identity": self._identity,
-            "digest": _digest(arrays),
+            "digest": digest(arrays),
             "state": snapshot.header,
         }
         path = self._path(stage)
@@ -156,9 +165,10 @@ class Checkpoint:
         return self._folder / f"{stage}.checkpoint"
 
 
-def _digest(arrays: dict[str, np.ndarray]) -> str:
-    digest = hashlib.sha256()
+def digest(arrays: dict[str, np.ndarray]) -> str:
+    """What tells these arrays from others."""
+    found = hashlib.sha256()
     for name in sorted(arrays):
-        digest.update(name.encode())
-        digest.update(np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data)
-    return digest.hexdigest()
+        found.update(name.encode())
+        found.update(np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data)
+    return found.hexdigest()

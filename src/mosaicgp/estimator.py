@@ -17,7 +17,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mosaicgp import arguments as _arguments
 from mosaicgp import validation
-from mosaicgp.checkpoints import Checkpoint
+from mosaicgp._version import __version__
+from mosaicgp.checkpoints import Checkpoint, digest
 from mosaicgp.data.blocks import Blocks, chunk
 from mosaicgp.data.disk import DiskBlocks, Workspace
 from mosaicgp.data.division import Division, absorb, regroup
@@ -276,20 +277,24 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         if not is_dataset(X):
             # On another instance: what is fitted stays whole until a new fit ends.
             validate_data(type(self)(), X, skip_check_array=True)
-        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        if resume and checkpoint is None:
+            raise ValueError("resume=True needs the folder to go on from: checkpoint=folder.")
         before = self._fit_before(d)
-        nodes = theta_nodes(_arguments.n_theta(self, n), d, int(rng.integers(2**31)))
+        seed = int(check_random_state(self.random_state).randint(2**31))
         kept = None
         if checkpoint is not None:
-            identity = {"arguments": self._identity(), "data": rows.fingerprint()}
+            identity = {"arguments": self._identity(before), "data": rows.fingerprint()}
             kept = Checkpoint(checkpoint, identity, resume)
+            seed = kept.seed(seed)
+        rng = np.random.default_rng(seed)
+        nodes = theta_nodes(_arguments.n_theta(self, n), d, int(rng.integers(2**31)))
         try:
             outcome = self._fitted_rows(rows, plan, rng, before, kept)
         finally:
             if kept is not None:
                 kept.close()
         self._name_features(X)
-        self._keep_outcome(outcome, plan, nodes, X.encoding if is_dataset(X) else None, n)
+        self._keep_outcome(outcome, plan, nodes, X.encoding if is_dataset(X) else None)
         return self
 
     def _training_rows(self, X: Any, y: Any) -> UserRows:
@@ -343,7 +348,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         blocks, workspace = self.blocks_, self._workspace
         if self.partition_ is not None and blocks is not None:
             if isinstance(blocks, DiskBlocks):
-                workspace = Workspace(None)
+                workspace = Workspace(self._arguments["work_dir"])
             _, blocks = absorb(
                 Division(self.partition_, blocks),
                 X_std,
@@ -354,8 +359,11 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
                 np.random.default_rng(self._n_rows_numbered),
                 workspace,
             )
+            if workspace is not None:
+                workspace.release()
         self._keep(
             arguments=self._arguments,
+            switches=fitted.switches,
             posterior=after.posterior,
             scaling=self.scaling_,
             partition=self.partition_,
@@ -395,22 +403,26 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
 
             return fit_rows(rows, plan, rng, Job(report, before, checkpoint))
 
-    def _identity(self) -> dict[str, Any]:
-        """The arguments that a fit's result depends on, as a checkpoint keeps them."""
-        apart = ("callback", "verbose", "max_time", "storage", "work_dir", "random_state")
-        plain = {k: v for k, v in self.get_params(deep=False).items() if k not in apart}
-        return plain | {"random_state": repr(self.random_state)}
+    def _identity(self, before: Start | None) -> dict[str, Any]:
+        """What a fit's result depends on beside its rows, as a checkpoint keeps it."""
+        apart = ("callback", "verbose", "max_time", "storage", "work_dir")
+        plain = _arguments.plain(self.get_params(deep=False))
+        start = None if before is None else digest(before.posterior.to_arrays())
+        own = {"warm_start from": start, "mosaicgp": __version__}
+        return {name: value for name, value in plain.items() if name not in apart} | own
 
     def _keep_outcome(
-        self, outcome: Outcome, plan: Plan, nodes: FloatArray, encoding: Encoding | None, n: int
+        self, outcome: Outcome, plan: Plan, nodes: FloatArray, encoding: Encoding | None
     ) -> None:
         blocks, workspace = outcome.blocks, outcome.workspace
         if workspace is not None:
-            workspace.release()
-            if not plan.switches.approximation.local:
+            local = plan.switches.approximation.local
+            workspace.release(keep=local)
+            if not local:
                 blocks = workspace = None
         self._keep(
             arguments=self.get_params(deep=False),
+            switches=plan.switches,
             posterior=outcome.posterior,
             scaling=outcome.scaling,
             partition=outcome.partition,
@@ -421,8 +433,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
             block_rows=plan.block_rows,
             workspace=workspace,
             encoding=encoding,
-            rows_seen=float(n),
-            rows_numbered=n,
+            rows_seen=float(outcome.n_rows),
+            rows_numbered=outcome.n_rows,
         )
         if outcome.error is not None:
             raise CallbackError(
@@ -449,6 +461,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
     def _keep(
         self,
         arguments: dict[str, Any],
+        switches: Switches,
         posterior: Posterior,
         scaling: Scaling,
         partition: Partition | None,
@@ -468,7 +481,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         what is fitted alone.
         """
         self._arguments = arguments
-        self._fitted = Fitted(_arguments.switches(self), block_rows)
+        self._fitted = Fitted(switches, block_rows)
         self._workspace = workspace  # a temporary folder goes when nothing refers to it
         self.encoding_ = encoding
         self.n_rows_seen_ = rows_seen
@@ -618,7 +631,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         with np.errstate(divide="ignore"):
             return float(np.mean(np.log(self.posterior_.xi)))
 
-    def corrected_hyperparameters(self, X: Any, y: Any) -> Table:
+    def corrected_hyperparameters(self, X: Any, y: Any = None) -> Table:
         """``hyperparameters_`` with spreads that count what q(θ) leaves out, from training rows.
 
         A factorised posterior is too narrow; linear response puts back how the hyperparameters
@@ -641,9 +654,12 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
     def _standardised(self, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
         """New rows with targets."""
         check_is_fitted(self)
+        if self.encoding_ is not None and hasattr(X, "columns") and y is not None:
+            from mosaicgp.data.opening import open_dataset
+
+            X, y = open_dataset(X, target=np.asarray(y)), None
         if is_dataset(X):
-            X = self._as_dataset(X)
-            X_user, y_user = whole(self._training_rows(X, y))
+            X_user, y_user = whole(self._training_rows(self._as_dataset(X), y))
         else:
             X_user, y_user = validation.training_data(X, y, self)
             validate_data(self, X, reset=False, skip_check_array=True)

@@ -44,6 +44,8 @@ def export(model: SparseGPRegressor, path: str | Path) -> None:
         "partition": None if partition is None else partition.kind,
         "feature_names": [str(name) for name in model._feature_names()],
         "named": hasattr(model, "feature_names_in_"),
+        "encoded": model.encoding_ is not None
+        and any(column.kind != "number" for column in model.encoding_.columns),
     }
     arrays = predictor_arrays(model._predictor)
     for name in ("X_mean", "X_scale", "y_mean", "y_scale"):
@@ -54,9 +56,11 @@ def export(model: SparseGPRegressor, path: str | Path) -> None:
         with open(beside, "wb") as file:
             np.savez(file, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
         os.replace(beside, path)
-    except OSError as error:
+    except BaseException as error:
         beside.unlink(missing_ok=True)
-        raise OSError(f"could not write the predictor to {path}: {error}") from error
+        if isinstance(error, OSError):
+            raise OSError(f"could not write the predictor to {path}: {error}") from error
+        raise
 
 
 @in_double

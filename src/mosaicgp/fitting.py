@@ -105,7 +105,7 @@ class Streams(NamedTuple):
 class Outcome(NamedTuple):
     """All that a fit leaves behind; ``error`` is what a callback raised.
 
-    ``workspace`` is the folder that the blocks are in, if any.
+    ``workspace`` is the folder that the blocks are in, if any; ``n_rows`` the rows learned from.
     """
 
     posterior: Posterior
@@ -116,6 +116,7 @@ class Outcome(NamedTuple):
     history: Table
     error: Exception | None = None
     workspace: Workspace | None = None
+    n_rows: int = 0
 
 
 def fit_rows(rows: Rows, plan: Plan, rng: np.random.Generator, job: Job) -> Outcome:
@@ -214,6 +215,7 @@ def _fit_exact(
         _result(outcome, shift),
         Table(history),
         outcome.error,
+        n_rows=rows.count(),
     )
 
 
@@ -230,22 +232,38 @@ def _fit_by_rows(
     began: float,
 ) -> Outcome:
     n = rows.count()
-    workspace = None
-    if not isinstance(rows.rows, ArrayRows):
-        # Rows at random places of the table are asked for at every step.
-        if _on_disk(plan, n, rows.n_features):
-            workspace = Workspace(plan.work_dir)
-            workspace.require(bytes_of(n, rows.n_features))
-            user_rows: Rows = written(rows.rows.chunks(), workspace.path / "rows.f64")
-        else:
-            user_rows = ArrayRows(*whole(rows.rows))
-        rows = StandardRows(user_rows, rows.scaling)
-    generators = map(np.random.default_rng, streams.division.spawn(2))
+    if isinstance(rows.rows, ArrayRows):
+        return _by_rows(rows, plan, settings, streams, job, began, ahead=False)
+    # Rows at random places of the table are asked for at every step.
+    if not _on_disk(plan, n, rows.n_features):
+        in_memory = StandardRows(ArrayRows(*whole(rows.rows)), rows.scaling)
+        return _by_rows(in_memory, plan, settings, streams, job, began, ahead=False)
+    workspace = Workspace(plan.work_dir)
+    try:
+        workspace.require(bytes_of(n, rows.n_features))
+        on_disk = written(rows.rows.chunks(), workspace.path / "rows.f64")
+        mapped = StandardRows(on_disk, rows.scaling)
+        return _by_rows(mapped, plan, settings, streams, job, began, ahead=True)
+    finally:
+        workspace.release(keep=False)
+
+
+def _by_rows(
+    rows: StandardRows,
+    plan: Plan,
+    settings: training.Settings,
+    streams: Streams,
+    job: Job,
+    began: float,
+    ahead: bool,
+) -> Outcome:
+    n = rows.count()
+    holding, sampling = map(np.random.default_rng, streams.division.spawn(2))
     held, held_rows = None, np.empty(0, dtype=np.int64)
     if (n_held := _n_held(plan, n)) > 0:
-        held, held_rows = hold_rows(rows, n_held, next(generators))
-    sampler = RowSampler(rows, plan.batch_rows or ROWS_A_STEP, held_rows, next(generators))
-    data = training.TrainingData(sampler if workspace is None else Ahead(sampler), held)
+        held, held_rows = hold_rows(rows, n_held, holding)
+    sampler = RowSampler(rows, plan.batch_rows or ROWS_A_STEP, held_rows, sampling)
+    data = training.TrainingData(Ahead(sampler) if ahead else sampler, held)
     sample, _ = rows.gather(sample_rows(n, streams.inducing))
     origin = _origin(sample, plan, streams.inducing, job.before)
     stage = None if job.checkpoint is None else training.Stage(job.checkpoint, "main")
@@ -266,13 +284,20 @@ def _fit_by_blocks(
         pilot = _piloted(rows, plan, settings, streams.pilot, job, began)
         if isinstance(pilot, Outcome):
             return pilot
-        job = job._replace(before=Start(pilot, rows.scaling))
+        job = job._replace(before=Start(pilot.posterior, rows.scaling))
         plan = replace(plan, adapt_partition=False)
         if settings.max_time is not None:
-            used = perf_counter() - began
-            settings = replace(settings, max_time=max(settings.max_time - used, 1e-3))
+            left = settings.max_time - pilot.seconds
+            settings = replace(settings, max_time=max(left, 1e-3))
             began = perf_counter()
     return _by_blocks(rows, plan, settings, streams, job, began, "main")
+
+
+class Piloted(NamedTuple):
+    """What a fit on a sample of the rows learned, and how long it took."""
+
+    posterior: Posterior
+    seconds: float
 
 
 def _piloted(
@@ -282,11 +307,11 @@ def _piloted(
     rng: np.random.Generator,
     job: Job,
     began: float,
-) -> Posterior | Outcome:
+) -> Piloted | Outcome:
     """What a fit on a sample of the rows learned; all of it, if it was stopped there."""
     done = None if job.checkpoint is None else job.checkpoint.read("piloted")
     if done is not None:
-        return Posterior.from_arrays(done.arrays)
+        return Piloted(Posterior.from_arrays(done.arrays), done.header["seconds"])
     chosen = np.sort(rng.choice(rows.count(), size=PILOT_ROWS, replace=False))
     sample = StandardRows(ArrayRows(*rows.rows.gather(chosen)), rows.scaling)
     if settings.max_time is not None:
@@ -294,10 +319,15 @@ def _piloted(
     plan = replace(plan, storage="memory")
     outcome = _by_blocks(sample, plan, settings, _streams(rng), job, began, "pilot")
     if outcome.fit_result.status in ("interrupted", "failed"):
-        return outcome
+        blocks = outcome.blocks
+        assert isinstance(blocks, Blocks)
+        table = np.append(chosen, -1)  # padding stays -1
+        return outcome._replace(blocks=replace(blocks, rows=table[blocks.rows]))
+    seconds = perf_counter() - began
     if job.checkpoint is not None:
-        job.checkpoint.write("piloted", Snapshot(outcome.posterior.to_arrays(), {}))
-    return outcome.posterior
+        arrays = outcome.posterior.to_arrays()
+        job.checkpoint.write("piloted", Snapshot(arrays, {"seconds": seconds}))
+    return Piloted(outcome.posterior, seconds)
 
 
 def _by_blocks(
@@ -312,6 +342,25 @@ def _by_blocks(
     """One stage of a fit: divide the rows, or divide them again as a checkpoint had them; train."""
     n = rows.count()
     workspace = Workspace(plan.work_dir) if _on_disk(plan, n, rows.n_features) else None
+    try:
+        outcome = _divided_and_trained(rows, plan, settings, streams, job, began, name, workspace)
+    except BaseException:
+        if workspace is not None:
+            workspace.release(keep=False)
+        raise
+    return outcome._replace(workspace=workspace)
+
+
+def _divided_and_trained(
+    rows: StandardRows,
+    plan: Plan,
+    settings: training.Settings,
+    streams: Streams,
+    job: Job,
+    began: float,
+    name: str,
+    workspace: Workspace | None,
+) -> Outcome:
     stage = None if job.checkpoint is None else training.Stage(job.checkpoint, name)
     snapshot = None if stage is None else stage.read()
     partitioned = _Partitioned(rows, plan, streams.division, workspace)
@@ -321,12 +370,11 @@ def _by_blocks(
     else:
         # Before anything is learned all inputs count alike; a fitted model knows better.
         data = partitioned.data(None if job.before is None else job.before.posterior.eps_lam, 0)
-    sample, _ = rows.gather(sample_rows(n, streams.inducing))
+    sample, _ = rows.gather(sample_rows(rows.count(), streams.inducing))
     origin = _origin(sample, plan, streams.inducing, job.before)
-    outcome = _trained(
+    return _trained(
         rows, data, origin, plan.switches, settings, streams.training, job, began, stage
     )
-    return outcome._replace(workspace=workspace)
 
 
 def _trained(
@@ -340,14 +388,13 @@ def _trained(
     began: float,
     stage: training.Stage | None,
 ) -> Outcome:
-    # The bound is that of the rows trained on; the held ones have no part in it.
-    n_held = 0 if data.held is None else int(data.held.mask.sum())
-    shift = rows.scaling.log_jacobian(rows.count() - n_held)
+    n = rows.count()
     nlpd_shift = -rows.scaling.log_jacobian(1)
 
     def in_user_units(progress: training.Progress) -> training.Progress:
-        nlpd = progress.validation_nlpd + nlpd_shift
-        return progress._replace(bound=progress.bound + shift, validation_nlpd=nlpd)
+        # The bound is that of the rows trained on; the held ones have no part in it.
+        bound = progress.bound + rows.scaling.log_jacobian(n - progress.n_held)
+        return progress._replace(bound=bound, validation_nlpd=progress.validation_nlpd + nlpd_shift)
 
     outcome = training.fit_stochastic(
         origin.free,
@@ -370,9 +417,10 @@ def _trained(
         rows.scaling,
         outcome.data.partition,
         outcome.data.blocks,
-        _result(outcome, shift),
+        _result(outcome, rows.scaling.log_jacobian(n - outcome.n_held)),
         Table(history),
         outcome.error,
+        n_rows=n,
     )
 
 
@@ -392,6 +440,7 @@ class _Partitioned:
         self._rows, self._plan, self._workspace = rows, plan, workspace
         self._seeds = seeds
 
+    @in_double
     def data(self, scale: FloatArray | None, division: int) -> training.TrainingData:
         """Blocks of rows that are near each other in the space of X times ``scale``."""
         plan = self._plan

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -42,20 +44,39 @@ def predict_to(
     out = Path(out)
     if not 0.0 < number("level", level, 0.0) < 1.0:
         raise ValueError(f"level must be between 0 and 1, got {level}.")
-    if out.exists() and not overwrite:
-        raise FileExistsError(f"{out} is there already; pass overwrite=True to replace it.")
+    _check_target(out, dataset, overwrite)
     beside = out.with_name(out.name + ".part")
     _remove(beside)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with counting_line(verbose, "predicting", dataset.count()) as show:
             n = _write(_tables(predict, dataset, level), beside, out.suffix == ".parquet", show)
-        _remove(out)
-        beside.rename(out)
+        if out.is_dir():
+            _remove(out)
+        os.replace(beside, out)
     except BaseException:
         _remove(beside)
         raise
     return n
+
+
+def _check_target(out: Path, dataset: Dataset, overwrite: bool) -> None:
+    """Refuse what predictions must not replace, before any work."""
+    if not out.exists():
+        return
+    if not overwrite:
+        raise FileExistsError(f"{out} is there already; pass overwrite=True to replace it.")
+    if out.is_symlink():
+        raise FileExistsError(f"{out} is a link; name what it points to, {out.resolve()}.")
+    mine = out.resolve()
+    if any(mine == source or mine in source.parents for source in dataset.paths):
+        raise FileExistsError(f"{out} holds the rows to predict; choose another place.")
+    if out.is_dir():
+        others = [p.name for p in out.iterdir() if not re.fullmatch(r"part-\d+\.parquet", p.name)]
+        if others:
+            raise FileExistsError(
+                f"{out} holds {others[0]!r}, which is no prediction; choose another folder."
+            )
 
 
 def _tables(predict: Predict, dataset: Dataset, level: float) -> Iterator[pa.Table]:

@@ -59,7 +59,8 @@ def load(path: str | Path, cache_bytes: int = CACHE_BYTES) -> Predictor:
         names = [str(name) for name in header["feature_names"]]
         if len(names) != len(scaling.X_mean):
             raise ValueError("names and scales of the inputs differ in number")
-        return Predictor(header["approximation"], names, bool(header["named"]), scaling, model)
+        named, encoded = bool(header["named"]), bool(header.get("encoded"))
+        return Predictor(header["approximation"], names, named, encoded, scaling, model)
     except (KeyError, TypeError, IndexError, ValueError) as error:
         raise PredictorFileError(
             f"{path} has the header of a mosaicgp predictor but lacks parts of one ({error}); "
@@ -78,12 +79,14 @@ class Predictor:
         approximation: str,
         feature_names: list[str],
         named: bool,
+        encoded: bool,
         scaling: _Scaling,
         model: _Global | _Local,
     ) -> None:
         self.approximation = approximation
         self.feature_names = feature_names
         self._named = named
+        self._encoded = encoded
         self._scaling = scaling
         self._model = model
 
@@ -120,6 +123,11 @@ class Predictor:
     def _rows(self, X: Any) -> FloatArray:
         """X (n, d) in float64, finite, its columns in the order of the fit."""
         columns = X.keys() if isinstance(X, Mapping) else getattr(X, "columns", None)
+        if columns is not None and self._encoded:
+            raise ValueError(
+                "X: the model was fitted on encoded columns (dates, times or categories); "
+                f"pass an array of the features {', '.join(self.feature_names)}, encoded alike."
+            )
         if columns is not None and (self._named or isinstance(X, Mapping)):
             X = np.column_stack([_numbers(X[name]) for name in self._known(list(columns))])
         values = _numbers(X)

@@ -10,7 +10,6 @@ import json
 import math
 import os
 from dataclasses import asdict
-from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from mosaicgp._version import __version__
+from mosaicgp.arguments import plain, switches
 from mosaicgp.data.blocks import Blocks
 from mosaicgp.data.disk import DiskBlocks, RecordFile
 from mosaicgp.data.encoding import Encoding
@@ -78,7 +78,7 @@ def save(model: SparseGPRegressor, path: str | Path) -> None:
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "mosaicgp_version": __version__,
-        "parameters": _plain(model._arguments),
+        "parameters": plain(model._arguments),
         "partition": None if model.partition_ is None else model.partition_.kind,
         "n_features": model.n_features_in_,
         "feature_names": _names(model),
@@ -98,9 +98,11 @@ def save(model: SparseGPRegressor, path: str | Path) -> None:
     try:
         _write(beside, arrays, json.dumps(header), on_disk)
         os.replace(beside, path)
-    except OSError as error:
+    except BaseException as error:
         beside.unlink(missing_ok=True)
-        raise OSError(f"could not write the model to {path}: {error}") from error
+        if isinstance(error, OSError):
+            raise OSError(f"could not write the model to {path}: {error}") from error
+        raise
 
 
 def _write(
@@ -147,6 +149,7 @@ def load(path: str | Path) -> SparseGPRegressor:
         kind = header["partition"]
         model._keep(
             arguments=parameters,
+            switches=switches(model),
             posterior=Posterior.from_arrays(_group(arrays, "posterior")),
             scaling=Scaling(**scaling),
             partition=PARTITIONS[kind].from_arrays(_group(arrays, "partition")) if kind else None,
@@ -223,18 +226,3 @@ def _block_rows_of_version_1(parameters: dict[str, Any]) -> int:
 def _names(model: SparseGPRegressor) -> list[str] | None:
     names = getattr(model, "feature_names_in_", None)
     return None if names is None else [str(name) for name in names]
-
-
-def _plain(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Constructor arguments as JSON has them; a generator object becomes None."""
-    plain: dict[str, Any] = {}
-    for name, value in arguments.items():
-        if name == "prior":
-            plain[name] = [float(part) for part in value]
-        elif name == "random_state":
-            plain[name] = int(value) if isinstance(value, Integral) else None
-        elif name == "callback":
-            plain[name] = None  # code is not saved
-        else:
-            plain[name] = value.item() if isinstance(value, np.generic) else value
-    return plain

@@ -52,6 +52,7 @@ def updated(
     n_seen = (1.0 - forget) * n_seen
     for first in range(0, len(y), UPDATE_ROWS):
         part = slice(first, first + UPDATE_ROWS)
+        left = None if max_time is None else max(max_time - (perf_counter() - began), 1e-3)
         if partition is None:
             blocks = chunk(X[part], y[part], CHUNK_ROWS)
         else:
@@ -65,10 +66,12 @@ def updated(
             Fixed(*map(np.asarray, fixed)),
             blocks,
             switches,
-            exact.Settings(max_iter=MAX_ITER, max_time=max_time),
+            exact.Settings(max_iter=MAX_ITER, max_time=left, jitter=posterior.jitter),
             lambda: start,  # noqa: B023 - called, if at all, before the next turn
             anchor=anchor,
         )
+        if outcome.status == "interrupted":
+            raise KeyboardInterrupt
         posterior = Posterior.build(outcome.parameters, outcome.q, switches.prior, outcome.jitter)
         bound, iterations = bound + outcome.bound, iterations + len(outcome.history)
         n_seen += len(blocks.rows[blocks.rows >= 0])

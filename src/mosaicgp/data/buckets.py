@@ -122,8 +122,9 @@ def _by_workers(task: BucketTask, orders: list[_Order]) -> None:
         "MKL_NUM_THREADS": "1",
     }
     with ExitStack() as stack:
-        workers = [stack.enter_context(_Worker(task, environment)) for _ in range(WORKERS)]
+        # Left in the opposite order: workers are killed first, so that no thread waits for one.
         pool = stack.enter_context(ThreadPoolExecutor(WORKERS))
+        workers = [stack.enter_context(_Worker(task, environment)) for _ in range(WORKERS)]
         for done in [pool.submit(worker.run, queue) for worker in workers]:
             done.result()
 

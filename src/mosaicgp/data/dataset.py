@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import numpy as np
 import pyarrow.compute as pc
@@ -52,6 +53,12 @@ class Dataset:
     def __repr__(self) -> str:
         names = [name for name in self._source.schema.names if name != self._target]
         return f"Dataset(columns={list(self._columns or names)}, target={self._target!r})"
+
+    @property
+    def paths(self) -> list[Path]:
+        """Files that the rows come from; none for rows in memory."""
+        files = getattr(self._source, "files", ())
+        return [Path(file.path).resolve() for file in files]
 
     @property
     def target(self) -> str | None:

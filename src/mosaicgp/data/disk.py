@@ -70,6 +70,9 @@ class RecordFile:
     width: int
     offset: int = 0
 
+    def __post_init__(self) -> None:
+        _ = self._array  # mapped now: the path may come to name another file
+
     @cached_property
     def _array(self) -> np.memmap:
         array = np.memmap(
@@ -253,8 +256,10 @@ class Workspace:
                 f"({error}). Choose another folder that you may write to."
             ) from error
 
-    def release(self) -> None:
-        """The fit is over; what it left in the folder stays."""
+    def release(self, keep: bool = True) -> None:
+        """The fit is over; what it left in the folder stays, or goes."""
+        for path in () if keep else self.path.glob("*.f64"):
+            path.unlink()
         self._lock.close()
 
     def require(self, n_bytes: int) -> None:

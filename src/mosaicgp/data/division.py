@@ -221,14 +221,17 @@ def absorb(
         """Blocks first .. last - 1, and the new rows from the first's label up to the next one."""
         old, old_labels = _rows_between(blocks, first, last)
         stays = rng.uniform(size=len(old)) < keep
+        # A cell must not become empty: its newest row stays.
+        stays[np.flatnonzero(np.diff(old_labels, prepend=-1))] = True
         low = 0 if first == 0 else int(blocks.label[first])
         high = partition.n_blocks if last == blocks.n_blocks else int(blocks.label[last])
         here = (labels >= low) & (labels < high)
-        both = np.concatenate([old[stays], new[here]])
+        # New rows first: of a cell that is cut, predictions use the first part.
+        both = np.concatenate([new[here], old[stays]])
         found = grouped(
             np.ascontiguousarray(both[:, :-2]),
             both[:, -2],
-            np.concatenate([old_labels[stays], labels[here]]),
+            np.concatenate([labels[here], old_labels[stays]]),
             block_rows,
         )
         table = np.append(both[:, -1].astype(np.int64), -1)

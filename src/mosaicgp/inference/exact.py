@@ -66,6 +66,7 @@ class Settings:
     tol: float = 0.02
     max_time: float | None = None
     n_restarts: int = 0
+    jitter: float = JITTERS[0]
 
 
 class Progress(NamedTuple):
@@ -384,7 +385,8 @@ def _fit_from(
     """All stages from one start, raising the jitter when a matrix cannot be factored."""
     plan = routes(blocks, start.inducing.shape[0], switches)
     history: list[Progress] = []
-    free, rejected, jitters = start, 0, list(JITTERS)
+    free, rejected = start, 0
+    jitters = [settings.jitter, *(jitter for jitter in JITTERS if jitter > settings.jitter)]
     while True:
         data = (fixed, blocks, jitters[0])
         climb = _Climb(

@@ -58,6 +58,7 @@ HISTORY_ARRAYS = (
     "rho",
     "rate",
     "accepted",
+    "n_held",
     "seconds",
 )
 
@@ -100,7 +101,10 @@ class TrainingData:
 
 
 class Progress(NamedTuple):
-    """One iteration; ``validation_nlpd`` is NaN between checks. Standardised units."""
+    """One iteration; ``validation_nlpd`` is NaN between checks. Standardised units.
+
+    ``n_held`` rows have no part in the bound.
+    """
 
     iteration: int
     bound: float
@@ -108,6 +112,7 @@ class Progress(NamedTuple):
     rho: float
     rate: float
     accepted: bool
+    n_held: int
     phase: Phase
     seconds: float
 
@@ -127,6 +132,7 @@ class StochasticFit(NamedTuple):
     history: list[Progress]
     data: TrainingData
     error: Exception | None
+    n_held: int
 
 
 @dataclass
@@ -189,6 +195,11 @@ class _Training:
     def _take_data(self, data: TrainingData) -> None:
         self.data = data
         self._held = None if data.held is None else self._held_rows(data, data.held)
+
+    @property
+    def n_held(self) -> int:
+        """Rows held back now."""
+        return 0 if self.data.held is None else int(self.data.held.mask.sum())
 
     def _held_rows(self, data: TrainingData, held: Held) -> HeldRows:
         rows = Block(*self._cast((held.X, held.y, held.mask)))
@@ -293,6 +304,7 @@ class _Training:
                 sizes.rho,
                 sizes.rate,
                 bool(info.accepted),
+                self.n_held,
                 sizes.phase,
                 seconds,
             )
@@ -338,8 +350,9 @@ class _Training:
         free = unpacked(self._state.learned, self._free, self._switches)
         lam = np.exp(np.asarray(free.log_eps_lam, dtype=np.float64))
         if np.all(np.isfinite(lam)):
-            self.data.sampler.close()
-            self._take_data(self.data.adapt(lam, self.data.division + 1))
+            before, adapted = self.data, self.data.adapt(lam, self.data.division + 1)
+            self._take_data(adapted)
+            before.sampler.close()
             self._at.adapted = len(self.history) + len(self._pending)
             # Scores on other held rows do not compare.
             self.best, self._at.stale = None, 0
@@ -511,6 +524,7 @@ class _Training:
             self.history,
             self.data,
             error,
+            self.n_held,
         )
 
 
