@@ -40,9 +40,15 @@ LEAST_FOR_WORKERS = 16
 WORKERS = min(4, os.cpu_count() or 1)
 
 
-def grouped(X: FloatArray, y: FloatArray, labels: NDArray[np.int64], block_rows: int) -> Blocks:
+def grouped(
+    X: FloatArray,
+    y: FloatArray,
+    labels: NDArray[np.int64],
+    block_rows: int,
+    whole_table: bool = True,
+) -> Blocks:
     """Rows by label, padded to ``block_rows`` or more; a cell that is much too large is cut."""
-    pad = SMALL_PAD if len(y) <= SMALL_ROWS else PAD
+    pad = SMALL_PAD if whole_table and len(y) <= SMALL_ROWS else PAD
     blocks = group(X, y, labels, pad_multiple=pad, max_size=LARGEST_CELL * block_rows)
     return padded(blocks, block_rows, pad) if blocks.n_blocks > 1 else blocks
 
@@ -68,7 +74,7 @@ class BucketTask:
         n_blocks = n_blocks_of(len(y), self.block_rows)
         rng = np.random.default_rng([self.seed, bucket])
         tree, labels = BalancedTree.grow(X, n_blocks, rng, self.scale)
-        local = grouped(X, y, labels, self.block_rows)
+        local = grouped(X, y, labels, self.block_rows, whole_table=False)
         table = np.append(numbers.astype(np.int64), -1)  # padding stays -1
         return tree, Blocks(local.X, local.y, local.mask, table[local.rows], local.label)
 

@@ -22,7 +22,7 @@ from mosaicgp.data.blocks import Blocks
 from mosaicgp.inference.anchor import Anchor, distance
 from mosaicgp.inference.evaluate import closed_form_cost
 from mosaicgp.inference.parameters import Fixed, Free, Switches, constrain
-from mosaicgp.inference.result import Status
+from mosaicgp.inference.result import Status, Stop, call_back
 from mosaicgp.model.bound import (
     Block,
     Parameters,
@@ -211,14 +211,6 @@ def climbing_route(
     )
 
 
-class _End(Exception):
-    """A climb is over, for a reason that SciPy does not know of."""
-
-    def __init__(self, status: Status, message: str, error: Exception | None = None) -> None:
-        super().__init__(message)
-        self.status, self.message, self.error = status, message, error
-
-
 class _Climb:
     """One run of the optimiser: the objective it calls, and the best point it has seen."""
 
@@ -267,7 +259,7 @@ class _Climb:
         limit = self._settings.max_time
         late = limit is not None and perf_counter() > self._began + limit
         if late and np.isfinite(self.best_bound):
-            raise _End(
+            raise Stop(
                 "max_time",
                 f"the time budget of {limit:g} s ran out after {len(self._history)} iterations, "
                 "before the fit converged; the best state so far is kept",
@@ -283,7 +275,7 @@ class _Climb:
         if not (np.isfinite(bound) and np.all(np.isfinite(flat))):
             self.rejected += 1
             if not np.isfinite(self.best_bound):
-                raise _End("failed", "the bound is not finite at the start")
+                raise Stop("failed", "the bound is not finite at the start")
             return 1e10, np.zeros_like(vector)
         if bound > self.best_bound:
             self.best, self.best_bound = self.free._replace(**learned), bound
@@ -295,7 +287,7 @@ class _Climb:
         seconds = perf_counter() - self._began
         progress = Progress(len(self._history) + 1, self.best_bound, seconds, step)
         self._history.append(progress)
-        self._call_back(progress)
+        call_back(self._report, progress)
         gain = self.best_bound - self._last_bound
         self._last_gain = gain
         self._idle = self._idle + 1 if gain < self._settings.tol else 0
@@ -303,23 +295,13 @@ class _Climb:
         if self._idle >= PATIENCE:
             raise StopIteration
 
-    def _call_back(self, progress: Progress) -> None:
-        try:
-            stop = self._report(progress)
-        except Exception as error:
-            message = f"the callback raised {error!r} at iteration {progress.iteration}"
-            raise _End("interrupted", message, error) from error
-        if isinstance(stop, bool | np.bool_) and stop:
-            message = f"stopped by the callback at iteration {progress.iteration}"
-            raise _End("interrupted", message)
-
     def run(self) -> tuple[Status, str]:
         """Climb until something ends it."""
         try:
             status, message = self._minimise()
             if status == "converged" and self._woken():
                 return self._minimise()
-        except _End as end:
+        except Stop as end:
             self.error = end.error
             return end.status, end.message
         except KeyboardInterrupt:

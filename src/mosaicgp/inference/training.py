@@ -20,7 +20,7 @@ from mosaicgp.data.partition import Partition
 from mosaicgp.data.sampling import Held, Sampler, SamplerState
 from mosaicgp.inference.exact import FitError
 from mosaicgp.inference.parameters import Fixed, Free, Switches
-from mosaicgp.inference.result import Status
+from mosaicgp.inference.result import Status, Stop, call_back
 from mosaicgp.inference.schedule import ANNEAL_END, SEARCH_END, Anneal, Phase, Schedule, Sizes
 from mosaicgp.inference.stochastic import (
     Batch,
@@ -231,7 +231,7 @@ class _Training:
             if not self.history:
                 raise
             return "interrupted", f"interrupted after {len(self.history)} iterations", None
-        except _Stop as stop:
+        except Stop as stop:
             self._flush(report=False)
             return stop.status, stop.message, stop.error
         return self._verdict(at.iteration)
@@ -271,8 +271,10 @@ class _Training:
 
     def _sizes(self, iteration: int, progress: float) -> Sizes:
         since = iteration - self._at.phase_began
-        # What a warm start or a short settling knows already counts as so many batches.
-        known = 0.0 if self._whole_pass_ahead() else 1.0 / self._settings.schedule.rho
+        # What a warm start or a short settling knows already counts as so many batches; in single
+        # precision one batch alone may not have a precision that can be factored.
+        alone = self._whole_pass_ahead() and self._dtype == np.float64
+        known = 0.0 if alone else 1.0 / self._settings.schedule.rho
         return self._settings.schedule.sizes(iteration, progress, since, self._warm, known)
 
     def _whole_pass_ahead(self) -> bool:
@@ -310,18 +312,9 @@ class _Training:
             )
             self.history.append(record)
             if report:
-                self._call_back(record)
+                call_back(self._report, record)
         if pending and report:
             self._look_after_rejections()
-
-    def _call_back(self, record: Progress) -> None:
-        try:
-            stop = self._report(record)
-        except Exception as error:
-            message = f"the callback raised {error!r} at iteration {record.iteration}"
-            raise _Stop("interrupted", message, error) from error
-        if isinstance(stop, bool | np.bool_) and stop:
-            raise _Stop("interrupted", f"stopped by the callback at iteration {record.iteration}")
 
     def _look_after_rejections(self) -> None:
         streak = int(self._state.streak)
@@ -337,7 +330,7 @@ class _Training:
             )
             if not any(record.accepted for record in self.history):
                 raise FitError(what + ".")
-            raise _Stop("failed", what + "; the last good state is kept")
+            raise Stop("failed", what + "; the last good state is kept")
         self._state = self._state._replace(streak=jnp.zeros_like(self._state.streak))
 
     # -- looking -----------------------------------------------------------------------------------
@@ -526,14 +519,6 @@ class _Training:
             error,
             self.n_held,
         )
-
-
-class _Stop(Exception):
-    """The loop is over before its budget."""
-
-    def __init__(self, status: Status, message: str, error: Exception | None = None) -> None:
-        super().__init__(message)
-        self.status, self.message, self.error = status, message, error
 
 
 class Stage(NamedTuple):
