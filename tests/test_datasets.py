@@ -52,9 +52,14 @@ def encoded():
     return np.column_stack([FRAME.a, FRAME.b, *onehot]), FRAME.y.to_numpy()
 
 
-@pytest.mark.parametrize("storage", ["memory", "disk"])
 @pytest.mark.parametrize(
-    ("kind", "inference"), [("dtc", "stochastic"), ("pic", "stochastic"), ("fitc", "exact")]
+    ("kind", "inference", "storage"),
+    [
+        ("dtc", "stochastic", "memory"),
+        ("dtc", "stochastic", "disk"),
+        ("pic", "stochastic", "disk"),
+        ("fitc", "exact", "auto"),
+    ],
 )
 def test_a_dataset_gives_what_its_arrays_give(folder, kind, inference, storage):
     X, y = encoded()

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from mosaicgp import SparseGPRegressor
 from mosaicgp.metrics import mnlp, rmse
 
-KINDS = ["dtc", "fitc", "pitc", "pic"]
+KINDS = ["dtc", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("fitc", "pitc")), "pic"]
 
 
 def table(n, seed, shift=0.0):
@@ -62,7 +62,7 @@ def test_at_fixed_hyperparameters_it_is_the_posterior_of_all_rows():
     assert_allclose(stream.predict(X[:50]), again.predict(X[:50]), atol=0.05)
 
 
-@pytest.mark.parametrize("kind", ["dtc", "pic"])
+@pytest.mark.parametrize("kind", ["dtc", pytest.param("pic", marks=pytest.mark.slow)])
 def test_forgetting_follows_drift(kind):
     fresh, stubborn = (fitted(small(kind), *table(400, 0)) for _ in range(2))
     for k in range(1, 5):
