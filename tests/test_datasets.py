@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mosaicgp import SparseGPRegressor, fitting, serving
+from mosaicgp.checkpoints import CheckpointError
 from mosaicgp.data import DatasetError, open_dataset
 
 rng = np.random.default_rng(0)
@@ -205,3 +206,22 @@ def test_a_prediction_that_fails_leaves_nothing(folder, tmp_path):
     with pytest.raises(DatasetError, match="blue"):
         ours.predict_to(tmp_path / "out", tmp_path / "other.parquet")
     assert not (tmp_path / "out").exists() and not (tmp_path / "out.part").exists()
+
+
+def test_newcomers_mistakes_are_answered(folder, tmp_path):
+    with pytest.raises(TypeError, match="open_dataset"):
+        model().fit(str(folder / "part-0.parquet"))
+    with pytest.raises(ValueError, match=r"categorical=\['kind'\]"):
+        model().fit(FRAME[["a", "kind"]], FRAME.y)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="work_dir"):
+        model(work_dir=tmp_path / "file" / "x").fit(FRAME[["a"]], FRAME.y)
+    with pytest.raises(CheckpointError, match="which is no checkpoint"):
+        model().fit(FRAME[["a"]], FRAME.y, checkpoint=folder)
+    ours = fitted(model("dtc", max_iter=5), open_dataset(folder, target="y", categorical=["kind"]))
+    with pytest.raises(ValueError, match="pass the targets"):
+        ours.partial_fit(FRAME[["a", "b", "kind"]])
+    with pytest.raises(ValueError, match="Parquet"):
+        ours.predict_to(tmp_path / "out.csv", FRAME)
+    with pytest.raises(ValueError, match="missing='drop'"):
+        ours.predict_to(tmp_path / "out", open_dataset(FRAME, missing="drop"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from numbers import Integral
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,17 @@ def check(given: Any) -> None:
     validation.number("prior[1]", given.prior[1], 0.0)
     if given.max_time is not None:
         validation.number("max_time", given.max_time, 0.0)
+    if given.work_dir is not None:
+        _check_folder(Path(given.work_dir))
+
+
+def _check_folder(folder: Path) -> None:
+    """Found out before a fit, whether or not it will need the folder."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise ValueError(
+            f"work_dir={str(folder)!r} cannot be used: {there} is no folder that you may write to."
+        )
 
 
 def inference_for(given: Any, n: int) -> str:

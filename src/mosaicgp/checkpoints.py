@@ -49,17 +49,25 @@ class Checkpoint:
         self._written = -np.inf
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
+            self._refuse_foreign_files()
             self._lock = FolderLock(self._folder / "checkpoint.lock")
         except (OSError, FolderInUseError) as error:
             raise CheckpointError(
-                f"checkpoint: the folder {folder} cannot be used ({error}). Wait, or choose "
-                "another folder that you may write to."
+                f"checkpoint: the folder {folder} cannot be used ({error}). Choose "
+                "another folder that you may write to, or wait if a fit is running there."
             ) from error
         try:
             self._check_present(resume)
         except CheckpointError:
             self.close()
             raise
+
+    def _refuse_foreign_files(self) -> None:
+        """A folder of data, taken by mistake, should not get checkpoints among its files."""
+        own = {".checkpoint", ".part", ".lock", ".f64"}
+        for path in self._folder.iterdir():
+            if path.suffix not in own and not path.name.startswith("buckets-"):
+                raise FileExistsError(f"it holds {path.name!r}, which is no checkpoint")
 
     def _check_present(self, resume: bool) -> None:
         stages = sorted(path.stem for path in self._folder.glob("*.checkpoint"))

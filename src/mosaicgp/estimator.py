@@ -299,6 +299,11 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
 
     def _training_rows(self, X: Any, y: Any) -> UserRows:
         """Arrays and tables checked and copied to float64; a dataset as it is."""
+        if isinstance(X, str | Path):
+            raise TypeError(
+                f"X: to fit from a file, open it: fit(open_dataset({str(X)!r}, target=column)), "
+                "with open_dataset from mosaicgp.data."
+            )
         if not is_dataset(X):
             return ArrayRows(*validation.training_data(X, y, self))
         if y is not None:
@@ -639,6 +644,13 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         for each learned number, about as long as the fit.
         """
         blocks = self._blocks_of(X, y)
+        if self.fit_result_.status != "converged":
+            warnings.warn(
+                "corrected_hyperparameters: spreads are those around an optimum; this fit ended "
+                f"before one ({self.fit_result_.status}); do not rely on them.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
         covariance = linear_response(
             self.posterior_.parameters(), blocks, self._fitted.switches, self.posterior_.jitter
         )
@@ -654,7 +666,9 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
     def _standardised(self, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
         """New rows with targets."""
         check_is_fitted(self)
-        if self.encoding_ is not None and hasattr(X, "columns") and y is not None:
+        if self.encoding_ is not None and hasattr(X, "columns"):
+            if y is None:
+                raise ValueError("y: pass the targets, or a dataset that has its target in it.")
             from mosaicgp.data.opening import open_dataset
 
             X, y = open_dataset(X, target=np.asarray(y)), None

@@ -45,7 +45,7 @@ def export(model: SparseGPRegressor, path: str | Path) -> None:
         "feature_names": [str(name) for name in model._feature_names()],
         "named": hasattr(model, "feature_names_in_"),
         "encoded": model.encoding_ is not None
-        and any(column.kind != "number" for column in model.encoding_.columns),
+        and any(column.kind not in ("number", "onehot") for column in model.encoding_.columns),
     }
     arrays = predictor_arrays(model._predictor)
     for name in ("X_mean", "X_scale", "y_mean", "y_scale"):

@@ -44,6 +44,13 @@ def predict_to(
     out = Path(out)
     if not 0.0 < number("level", level, 0.0) < 1.0:
         raise ValueError(f"level must be between 0 and 1, got {level}.")
+    if out.suffix not in ("", ".parquet"):
+        raise ValueError(f"out: predictions are written as Parquet; {out.name} should end so.")
+    if dataset.drops_rows:
+        raise ValueError(
+            "X: a dataset opened with missing='drop' leaves rows out, and predictions could not be "
+            "matched with theirs. Fill in or filter out what is missing first."
+        )
     _check_target(out, dataset, overwrite)
     beside = out.with_name(out.name + ".part")
     _remove(beside)

@@ -121,7 +121,8 @@ def _numeric_columns(X: Any) -> None:
                 raise ValueError(
                     f"X has text in column {name!r}: {value!r} in row {row}. "
                     "Encode text as numbers, for example with sklearn's OrdinalEncoder or "
-                    "OneHotEncoder, or leave the column out."
+                    "OneHotEncoder, open the table with mosaicgp.data.open_dataset(..., "
+                    f"categorical=[{name!r}]), or leave the column out."
                 )
 
 

@@ -61,6 +61,11 @@ class Dataset:
         return [Path(file.path).resolve() for file in files]
 
     @property
+    def drops_rows(self) -> bool:
+        """Whether rows with missing values are left out."""
+        return self._missing == "drop"
+
+    @property
     def target(self) -> str | None:
         """Name of the target column, None for rows to predict."""
         return self._target
