@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as serialise
 
 from mosaicgp._version import __version__
+from mosaicgp.atomic import whole_file
 from mosaicgp.data.disk import FolderInUseError, FolderLock
 
 FORMAT_VERSION = 1
@@ -150,15 +151,12 @@ class Checkpoint:
             "state": snapshot.header,
         }
         path = self._path(stage)
-        beside = path.with_suffix(".part")
         try:
-            with beside.open("wb") as file:
+            with whole_file(path) as beside, beside.open("wb") as file:
                 file.write(serialise(arrays, metadata={"mosaicgp": json.dumps(header)}))
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(beside, path)
         except OSError as error:
-            beside.unlink(missing_ok=True)
             raise CheckpointError(
                 f"checkpoint: could not write to {path} ({error}). The checkpoint before it is "
                 "kept; make room and go on with resume=True."

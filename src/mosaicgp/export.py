@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from mosaicgp._version import __version__
+from mosaicgp.atomic import whole_file
 from mosaicgp.data.blocks import Blocks
 from mosaicgp.data.disk import DiskBlocks
 from mosaicgp.model.posterior import nodes_to_theta
@@ -50,17 +50,11 @@ def export(model: SparseGPRegressor, path: str | Path) -> None:
     arrays = predictor_arrays(model._predictor)
     for name in ("X_mean", "X_scale", "y_mean", "y_scale"):
         arrays[name] = np.asarray(getattr(model.scaling_, name), dtype=np.float64)
-    # Written beside and moved into place, so that a full disk leaves no half-written file.
-    beside = path.with_name(path.name + ".part")
     try:
-        with open(beside, "wb") as file:
+        with whole_file(path) as beside, open(beside, "wb") as file:
             np.savez(file, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
-        os.replace(beside, path)
-    except BaseException as error:
-        beside.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise OSError(f"could not write the predictor to {path}: {error}") from error
-        raise
+    except OSError as error:
+        raise OSError(f"could not write the predictor to {path}: {error}") from error
 
 
 @in_double

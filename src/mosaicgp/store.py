@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 
 from mosaicgp._version import __version__
 from mosaicgp.arguments import plain, switches
+from mosaicgp.atomic import whole_file
 from mosaicgp.data.blocks import Blocks
 from mosaicgp.data.disk import DiskBlocks, RecordFile
 from mosaicgp.data.encoding import Encoding
@@ -93,16 +93,11 @@ def save(model: SparseGPRegressor, path: str | Path) -> None:
         for group, members in groups.items()
         for name, array in members.items()
     }
-    # Written beside and moved into place, so that a full disk leaves no half-written model.
-    beside = path.with_name(path.name + ".part")
     try:
-        _write(beside, arrays, json.dumps(header), on_disk)
-        os.replace(beside, path)
-    except BaseException as error:
-        beside.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise OSError(f"could not write the model to {path}: {error}") from error
-        raise
+        with whole_file(path) as beside:
+            _write(beside, arrays, json.dumps(header), on_disk)
+    except OSError as error:
+        raise OSError(f"could not write the model to {path}: {error}") from error
 
 
 def _write(
