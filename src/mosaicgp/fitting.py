@@ -186,6 +186,8 @@ def _fit_exact(
         blocks = chunk(*whole(rows), CHUNK_ROWS)
     sample, _ = rows.gather(sample_rows(rows.count(), streams.inducing))
     origin = _origin(sample, plan, streams.inducing, job.before)
+    if job.before is not None:  # another jitter would be another prior of s
+        settings = replace(settings, jitter=max(settings.jitter, job.before.posterior.jitter))
     shift = rows.scaling.log_jacobian(rows.count())
 
     def random_start() -> Free:
