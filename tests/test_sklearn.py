@@ -9,7 +9,7 @@ import pytest
 from problems import KINDS
 
 # Minutes each, for the most part: those are run by `make test-slow`.
-QUICK = ("dtc", "FullGP")
+QUICK = ("dtc", "FullGP", "RobustBCM")
 NAMES = (*KINDS, "FullGP", "RobustBCM", "VSSGPR")
 CHECKED = [pytest.param(k, marks=() if k in QUICK else pytest.mark.slow) for k in NAMES]
 
