@@ -143,6 +143,8 @@ def test_seeds_threads_and_the_limit_of_experts():
 
 
 def test_time_ends_training():
+    hurried = RobustBCM(expert_size=50, max_time=1e-9).fit(*table(300))
+    assert hurried.n_iter_ == 1 and hurried.fit_result_.budget_exhausted
     timed = RobustBCM(expert_size=50, max_time=0.2, max_iter=10**6).fit(*table(300))
     assert timed.fit_result_.budget_exhausted and timed.fit_result_.seconds < 5.0
 

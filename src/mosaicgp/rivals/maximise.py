@@ -72,11 +72,11 @@ def maximise_evidence(
 
 
 def annealed(rate: float, max_iter: int, max_time: float | None) -> Iterator[float]:
-    """Step sizes until the iterations or the seconds end: constant, then falling to zero."""
+    """Step sizes, one at least, until the iterations or the seconds end: constant, then falling."""
     began = perf_counter()
     for iteration in range(max_iter):
         progress = iteration / max_iter
-        if max_time is not None:
+        if max_time is not None and iteration > 0:
             progress = max(progress, (perf_counter() - began) / max_time)
         if progress >= 1.0:
             return

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -181,10 +179,8 @@ def _experts(
     return [Expert(X[r], y[r]) for r in rows]
 
 
-@contextmanager
-def _threads(n_jobs: int | None) -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(n_jobs or os.cpu_count() or 1) as pool:
-        yield pool
+def _threads(n_jobs: int | None) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(n_jobs or os.cpu_count() or 1)
 
 
 @dataclass(frozen=True, eq=False)
