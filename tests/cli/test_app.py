@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from typer.testing import CliRunner
@@ -12,6 +14,7 @@ from typer.testing import CliRunner
 from mosaicgp import demo
 from mosaicgp._version import __version__
 from mosaicgp.cli import app
+from mosaicgp.cli.interrupts import Interrupt
 
 runner = CliRunner()
 
@@ -27,6 +30,20 @@ def test_python_dash_m():
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == f"mosaicgp {__version__}"
     assert done.stderr == ""
+
+
+def test_an_interrupt_that_python_drops_comes_again():
+    """As it does in functions that the garbage collector calls, where jax has one."""
+
+    class Dropping:
+        def __del__(self):
+            signal.raise_signal(signal.SIGINT)
+            sum(range(100))  # the handler runs before this ends
+
+    with Interrupt() as interrupt, pytest.raises(KeyboardInterrupt):
+        Dropping()
+        time.sleep(5.0)
+    assert interrupt.asked
 
 
 def test_no_command_shows_the_help():

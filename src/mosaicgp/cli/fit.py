@@ -194,15 +194,16 @@ def fit(
             ),
         )
         dataset = open_table(data, target, selection)
-        model = _model(given, interrupt)
         if not quiet:
-            _announce(dataset, model)
+            _announce(dataset, approximation.value)
+        model = _model(given, interrupt)
         _train(model, dataset, checkpoint, resume)
         model.set_params(callback=None)
         model.save(out)
         _summarise(model, out, json)
     if interrupt.asked:
-        say("Interrupted: the best model so far was written.")
+        ended = model.fit_result_.status != "interrupted"
+        say(f"Interrupted: the {'trained model' if ended else 'best model so far'} was written.")
         raise typer.Exit(INTERRUPTED)
     if model.fit_result_.status == "failed":
         raise typer.Exit(FAILED)
@@ -234,12 +235,13 @@ def _model(given: dict[str, Any], interrupt: GentleInterrupt) -> SparseGPRegress
     return model
 
 
-def _announce(dataset: Dataset, model: SparseGPRegressor) -> None:
+def _announce(dataset: Dataset, approximation: str) -> None:
+    """Said before seconds of imports."""
     n = dataset.count()
     dropped = f" ({dataset.dropped:,} with missing values left out)" if dataset.dropped else ""
     say(
         f"Learning {dataset.target!r} from {dataset.n_features} inputs, {n:,} rows{dropped}, "
-        f"with {model.approximation}."
+        f"with {approximation}."
     )
 
 

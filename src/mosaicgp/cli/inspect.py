@@ -188,7 +188,8 @@ def _hyperparameters(rows: list[Facts]) -> Any:
         title="Hyperparameters",
         title_justify="left",
         caption="standardised: per standard deviation of the input or of the target.\n"
-        "An inverse length-scale near zero: the input hardly matters.",
+        "An inverse length-scale near zero: the input hardly matters.\n"
+        "eps: noise that rows near each other share; noise_std: each row's own.",
         caption_justify="left",
     )
     table.add_column("name")

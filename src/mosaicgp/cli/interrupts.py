@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from types import FrameType
 from typing import Any, Self
+
+# Seconds after which an interrupt that was dropped comes again.
+AGAIN = 0.05
 
 
 class Interrupt:
     """Ctrl-C raises ``KeyboardInterrupt``, and is remembered.
 
-    Some libraries turn what is raised while they are imported or start up into an error of theirs.
+    It may be raised where nobody lets it through. Libraries turn it into an error of theirs while
+    they start up; and Python drops it in functions that the garbage collector calls, as jax has
+    one: then it is raised again a moment later.
     """
 
     def __init__(self) -> None:
@@ -20,17 +26,33 @@ class Interrupt:
 
     def __enter__(self) -> Self:
         self._before: Any = signal.getsignal(signal.SIGINT)
+        self._alarm_before: Any = signal.getsignal(signal.SIGALRM)
+        self._unraisable = sys.unraisablehook
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, self._on_signal)
+            signal.signal(signal.SIGALRM, self._on_alarm)
+            sys.unraisablehook = self._on_unraisable
         return self
 
     def __exit__(self, *exception: object) -> None:
         if threading.current_thread() is threading.main_thread():
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            signal.signal(signal.SIGALRM, self._alarm_before)
             signal.signal(signal.SIGINT, self._before)
+            sys.unraisablehook = self._unraisable
 
     def _on_signal(self, signum: int, frame: FrameType | None) -> None:
         self.asked = True
         raise KeyboardInterrupt
+
+    def _on_alarm(self, signum: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    def _on_unraisable(self, dropped: Any) -> None:
+        if isinstance(dropped.exc_value, KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, AGAIN)
+        else:
+            self._unraisable(dropped)
 
 
 class GentleInterrupt(Interrupt):
@@ -46,9 +68,9 @@ class GentleInterrupt(Interrupt):
         self._training = False
 
     def _on_signal(self, signum: int, frame: FrameType | None) -> None:
-        if self.asked or not self._training:
+        again, self.asked = self.asked, True
+        if again or not self._training:
             self._before(signum, frame)
-        self.asked = True
         os.write(2, self.MESSAGE)  # safe where printing is not: in the middle of another print
 
     def look(self, progress: Any) -> None:
