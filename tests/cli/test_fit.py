@@ -65,8 +65,8 @@ def test_every_option_is_an_argument_with_its_words_and_default():
         ({"--where": "area >"}, "filter"),
         ({"--where": "area > 10000"}, "there are no rows"),
         ({"--columns": "area", "--exclude": "area"}, "no input columns are left"),
-        ({"--learning-rate": "2"}, "learning_rate must be at most 1"),
-        ({"--max-time": "-1"}, "max_time"),
+        ({"--learning-rate": "2"}, "--learning-rate must be at most 1"),
+        ({"--max-time": "-1"}, "--max-time must"),
         ({"--resume": None}, "--checkpoint FOLDER"),
         ({"-o": "nowhere/new.gp"}, "there is no folder nowhere"),
     ],
@@ -111,6 +111,14 @@ def test_output_that_exists_needs_force(run, start, tmp_path):
     assert SparseGPRegressor.load(tmp_path / "new.gp").n_rows_seen_ == 300
 
 
+def test_the_rows_are_never_replaced(run, houses, tmp_path):
+    mine = tmp_path / "mine.csv"
+    mine.write_bytes((houses / "train.csv").read_bytes())
+    done = run("fit", mine, "-t", "price", "-o", mine, *COLUMNS, *QUICK, "--force")
+    assert done.code == 2 and "holds the rows" in done.err
+    assert mine.read_bytes() == (houses / "train.csv").read_bytes()
+
+
 @pytest.mark.parametrize("data", ["nowhere.csv", "nowhere-*.csv", "."])
 def test_data_that_is_not_there(run, start, data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -130,7 +138,7 @@ def test_checkpoints_go_on_with_more_iterations(run, start, tmp_path):
     assert (one["iterations"], two["iterations"]) == (25, 40)
     assert two["bound"] > one["bound"]
     other = run(*longer, "-m", "9")
-    assert other.code == 2 and "n_inducing was 8, is 9" in other.err
+    assert other.code == 2 and "--n-inducing was 8, is 9" in other.err
     found = run("inspect", tmp_path / "run")
     assert found.code == 0 and "checkpoints of a fit" in found.out
 

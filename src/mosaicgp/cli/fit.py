@@ -10,10 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mosaicgp.cli import options
-from mosaicgp.cli.console import FAILED, INTERRUPTED, console, print_json, say
+from mosaicgp.cli.console import (
+    BAD_INPUT,
+    FAILED,
+    INTERRUPTED,
+    console,
+    print_json,
+    say,
+    stop,
+)
 from mosaicgp.cli.inputs import check_output, load_model, open_table
+from mosaicgp.cli.inspect import fit_facts
 from mosaicgp.cli.interrupts import GentleInterrupt
 from mosaicgp.cli.options import Missing, Selection
+from mosaicgp.cli.wording import in_options
 
 if TYPE_CHECKING:
     from mosaicgp.data.dataset import Dataset
@@ -194,6 +204,8 @@ def fit(
             ),
         )
         dataset = open_table(data, target, selection)
+        if out.resolve() in dataset.paths:
+            stop(f"{out} holds the rows to learn from; choose another name.", BAD_INPUT)
         if not quiet:
             _announce(dataset, approximation.value)
         model = _model(given, interrupt)
@@ -253,7 +265,7 @@ def _train(
         warnings.simplefilter("always")
         model.fit(dataset, checkpoint=checkpoint, resume=resume)
     for message in dict.fromkeys(str(warning.message) for warning in caught):
-        say(f"Warning: {message.removeprefix('fit: ')}")
+        say(f"Warning: {in_options(message.removeprefix('fit: '))}")
 
 
 def _summarise(model: SparseGPRegressor, out: Path, json: bool) -> None:
@@ -261,12 +273,7 @@ def _summarise(model: SparseGPRegressor, out: Path, json: bool) -> None:
     assert rows is not None
     found = {
         "model": str(out),
-        "status": result.status,
-        "message": result.message,
-        "seconds": round(result.seconds, 3),
-        "iterations": result.iterations,
-        "bound": result.bound,
-        "validation_nlpd": result.validation_nlpd,
+        **fit_facts(model),
         "rows": rows.rows,
         "inputs": model.n_features_in_,
         "target": rows.target,
@@ -278,7 +285,7 @@ def _summarise(model: SparseGPRegressor, out: Path, json: bool) -> None:
     nlpd = result.validation_nlpd
     score = "no rows were held back" if nlpd is None else f"NLPD {nlpd:.4f} nats a row"
     lines = {
-        "status": result.message,
+        "status": in_options(result.message),
         "training": f"{result.seconds:.1f} s, {result.iterations:,} iterations",
         "bound": f"{result.bound:,.1f} nats",
         "validation": score,
