@@ -51,7 +51,7 @@ class Interrupt:
     def _on_unraisable(self, dropped: Any) -> None:
         if isinstance(dropped.exc_value, KeyboardInterrupt):
             signal.setitimer(signal.ITIMER_REAL, AGAIN)
-        else:
+        elif not self.asked:  # of work that is given up nothing is news
             self._unraisable(dropped)
 
 
