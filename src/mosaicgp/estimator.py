@@ -559,7 +559,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
                 f"and one for the signal, got {drawn.shape}."
             )
         model = type(self)()
-        vars(model).update(vars(self), theta_nodes_=drawn, _prepared=_Prepared())
+        model.__dict__.update(self.__dict__, theta_nodes_=drawn, _prepared=_Prepared())
         return model
 
     def _feature_names(self) -> list[str]:

@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 from mosaicgp._version import __version__
 from mosaicgp.cli.console import errors_explained
 from mosaicgp.cli.demo import demo
+from mosaicgp.cli.paper import paper
 
 EXIT_CODES = (
     "Exit codes: 0 done, 1 it failed, 2 the command or its input is wrong, 130 interrupted."
@@ -37,6 +38,7 @@ app = typer.Typer(
 
 # In the order of the help.
 app.command()(demo)
+app.command()(paper)
 
 
 def _print_version(wanted: bool) -> None:

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mosaicgp.checkpoints import digest
 from mosaicgp.experiments.flights import AIRLINE_NAMES, FlightTable, load_airline, load_flights
+
+if TYPE_CHECKING:
+    from mosaicgp.data.rows import UserRows
 
 FloatArray = NDArray[np.float64]
 
@@ -242,7 +245,7 @@ def _parquet(path: Path, target: str | None, exclude: Sequence[str]) -> Data:
     if not columns:
         raise DataError(f"--exclude: no input of {path.name} is left.")
     dataset = open_dataset(path, target=target, columns=columns)
-    X, y = whole(dataset)
+    X, y = whole(cast("UserRows", dataset))
     return Data(path.stem, X, y, tuple(dataset.feature_names), target)
 
 

@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 
+from mosaicgp.estimator import SparseGPRegressor
 from mosaicgp.experiments.datasets import Split, split
 from mosaicgp.experiments.journal import END
 from mosaicgp.experiments.methods import VB_METHODS, make
@@ -32,8 +34,8 @@ def run(unit: Unit, work: Work) -> None:
     model = make(unit.method, settings, unit.split)
     load = os.getloadavg()[0]
     began = time.perf_counter()
-    if hasattr(model, "posterior_") or hasattr(model, "get_params"):
-        model.set_params(**_verbose(model, work.verbose))
+    if isinstance(model, SparseGPRegressor):
+        model.set_params(verbose=work.verbose)
     if unit.method in VB_METHODS:
         _fit_with_curve(model, part, work)
     else:
@@ -83,21 +85,11 @@ def _fit_with_curve(model: Any, part: Split, work: Work) -> None:
 def _fit(model: Any, part: Split, **arguments: Any) -> None:
     with warnings.catch_warnings():
         # The status of the fit is recorded; a budget that ran out is part of the experiment.
-        warnings.filterwarnings("ignore", category=_convergence_warning())
+        warnings.filterwarnings("ignore", category=ConvergenceWarning)
         model.fit(part.X, part.y, **arguments)
     result = getattr(model, "fit_result_", None)
     if result is not None and result.status == "interrupted":
         raise KeyboardInterrupt  # by the user: a fit ends in peace, but it is no result
-
-
-def _convergence_warning() -> type[Warning]:
-    from sklearn.exceptions import ConvergenceWarning
-
-    return ConvergenceWarning
-
-
-def _verbose(model: Any, verbose: int) -> dict[str, int]:
-    return {"verbose": verbose} if "verbose" in model.get_params() else {}
 
 
 def scores(part: Split, mean: FloatArray, std: FloatArray) -> Line:

@@ -31,9 +31,7 @@ def _variational_bayesian(kind: str) -> Callable[[Settings, int], Any]:
     def make(settings: Settings, seed: int) -> Any:
         from mosaicgp.estimator import SparseGPRegressor
 
-        return SparseGPRegressor(
-            kind, inference="stochastic", **family_arguments(settings, seed)
-        )
+        return SparseGPRegressor(kind, inference="stochastic", **family_arguments(settings, seed))
 
     return make
 
@@ -70,7 +68,7 @@ def _vssgpr(settings: Settings, seed: int) -> Any:
 
 
 def _gpflow(settings: Settings, seed: int) -> Any:
-    from mosaicgp.experiments.gpflow import GPflowSVGP, interpreter
+    from mosaicgp.experiments.peer import GPflowSVGP, interpreter
 
     python = interpreter(settings.gpflow_python)
     assert python is not None  # left out before otherwise
@@ -116,7 +114,7 @@ def left_out(method: str, settings: Settings) -> str | None:
     """Why a method cannot be run here, if it cannot."""
     if method != GPFLOW:
         return None
-    from mosaicgp.experiments.gpflow import interpreter
+    from mosaicgp.experiments.peer import interpreter
 
     if interpreter(settings.gpflow_python) is not None:
         return None

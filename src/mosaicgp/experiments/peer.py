@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 
-SCRIPT = Path(__file__).with_name("gpflow_script.py")
+SCRIPT = Path(__file__).with_name("peer_script.py")
 
 
 class GPflowError(RuntimeError):

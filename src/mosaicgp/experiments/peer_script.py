@@ -1,4 +1,4 @@
-"""Run by an interpreter that has GPflow, not imported: `gpflow_script.py fit|predict IN OUT`.
+"""Run by an interpreter that has GPflow, not imported: `peer_script.py fit|predict IN OUT`.
 
 SVGP with SE-ARD, random rows as the first inducing inputs, batches of 1,024 rows, natural gradients
 for q(u) and Adam for the rest, inducing inputs among it. Standardised units.
@@ -20,14 +20,16 @@ RHO = 0.1
 RATE = 0.01
 
 
-def build(Z, n):
+def build(Z: np.ndarray, n: int) -> gpflow.models.SVGP:
     """The model at its start, for n rows."""
     d = Z.shape[1]
     kernel = gpflow.kernels.SquaredExponential(lengthscales=np.full(d, d**0.5))
     return gpflow.models.SVGP(kernel, gpflow.likelihoods.Gaussian(), Z, num_data=n)
 
 
-def fit(X, y, n_inducing, max_iter, seed):
+def fit(
+    X: np.ndarray, y: np.ndarray, n_inducing: int, max_iter: int, seed: int
+) -> dict[str, np.ndarray]:
     """The arrays of a fitted model."""
     rng = np.random.default_rng(seed)
     n = len(X)
@@ -40,7 +42,7 @@ def fit(X, y, n_inducing, max_iter, seed):
     held_X, held_y = tf.constant(X), tf.constant(y[:, None])
 
     @tf.function
-    def step(chosen):
+    def step(chosen: tf.Tensor) -> None:
         loss = model.training_loss_closure(
             (tf.gather(held_X, chosen), tf.gather(held_y, chosen)), compile=False
         )
@@ -53,7 +55,7 @@ def fit(X, y, n_inducing, max_iter, seed):
     return {name.lstrip(".").replace(".", "__"): value for name, value in values.items()}
 
 
-def predict(X, **arrays):
+def predict(X: np.ndarray, **arrays: np.ndarray) -> dict[str, np.ndarray]:
     """Mean and variance of y, in parts: all rows at once take longer."""
     values = {"." + name.replace("__", "."): value for name, value in arrays.items()}
     model = build(values[".inducing_variable.Z"], 1)
