@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mosaicgp.cli.console import console, say
+
+if TYPE_CHECKING:
+    from mosaicgp.experiments.settings import Settings
 
 
 class Name(StrEnum):
@@ -113,9 +115,28 @@ def paper(
         gpflow_python=gpflow_python,
     )
     table = load(data, target, exclude or (), planes)
-    command = "mosaicgp " + shlex.join(sys.argv[1:])
+    command = _command(name.value, Path(data).name, target, exclude or (), settings)
     folder = out or Path(f"paper-{table.name}")
     page = run(
         name.value, table, settings, folder, command, say, int(console(err=True).is_terminal)
     )
     say(f"Page: {page.resolve()}")
+
+
+def _command(
+    name: str, data: str, target: str | None, exclude: Sequence[str], settings: Settings
+) -> str:
+    """The command as a page shows it: what decides the result, without this machine's folders."""
+    given: list[tuple[str, Any]] = [("data", data), ("target", target)]
+    given += [("exclude", column) for column in exclude]
+    usual = type(settings)()
+    for field in ("rows", "splits", "test_share", "iterations", "inducing", "block_size", "dtype"):
+        value = getattr(settings, field)
+        given.append((field, None if value == getattr(usual, field) else value))
+    given += [("method", method) for method in settings.methods or ()]
+    given += [("draws", n) for n in settings.draws if settings.draws != usual.draws]
+    given.append(("beside", settings.beside))
+    words = [
+        f"--{key.replace('_', '-')} {shlex.quote(str(v))}" for key, v in given if v is not None
+    ]
+    return f"mosaicgp paper {name} " + " ".join(words)

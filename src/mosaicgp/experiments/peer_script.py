@@ -71,4 +71,4 @@ if __name__ == "__main__":
     what, asked, answer = sys.argv[1:]
     with np.load(asked) as arrays:
         question = dict(arrays)
-    np.savez(answer, **{"fit": fit, "predict": predict}[what](**question))
+    np.savez(answer, **(fit(**question) if what == "fit" else predict(**question)))

@@ -84,9 +84,8 @@ def run(
         raise DataError("--method: none of the methods named can be run here.")
     with Journal(out, experiment.journal, experiment.identity(data, settings)) as journal:
         for number, unit in enumerate(units, start=1):
-            _one(
-                unit, f"[{number}/{len(units)}]", experiment, data, settings, journal, say, verbose
-            )
+            label = f"[{number}/{len(units)}]"
+            _one(unit, label, experiment, data, settings, journal, say, verbose)
         order = sorted(units, key=lambda unit: methods.index(unit.method))
         lines = journal.of(order)
         report = experiment.report(lines, settings)

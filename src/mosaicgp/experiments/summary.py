@@ -56,5 +56,5 @@ def compared(found: Mean) -> str:
     """A difference in words, with how many standard errors it is."""
     if np.isnan(found.error):
         return f"{found.mean:+.3g} (one split)"
-    errors = abs(found.mean) / found.error if found.error > 0 else np.inf
+    errors = abs(found.mean) / found.error if found.error > 0.0 else np.inf
     return f"{found.mean:+.3g}, {errors:.1f} standard errors"
