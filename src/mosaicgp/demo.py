@@ -8,7 +8,6 @@ measured on.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaicgp import metrics
+from mosaicgp.experiments.baselines import OneWidth, boosting
 from mosaicgp.experiments.flights import FlightTable, load_flights
 
 __all__ = ["DemoError", "run_demo"]
@@ -81,8 +81,8 @@ def run_demo(
     )
 
     scores = [
-        _score_baseline(name, make, X_train, y_train, X_test, y_test, seed)
-        for name, make in _baselines(seed).items()
+        _score_baseline(name, baseline, X_train, y_train, X_test, y_test)
+        for name, baseline in _baselines(seed).items()
     ]
     model = _default_model(seed) if model is None else model
     started = time.perf_counter()
@@ -139,39 +139,23 @@ def _default_model(seed: int) -> Any:
     )
 
 
-def _baselines(seed: int) -> dict[str, Callable[[], Any]]:
-    from sklearn.ensemble import HistGradientBoostingRegressor
+def _baselines(seed: int) -> dict[str, OneWidth]:
     from sklearn.linear_model import LinearRegression
 
-    return {
-        "linear": LinearRegression,
-        "HistGradientBoosting": lambda: HistGradientBoostingRegressor(random_state=seed),
-    }
+    return {"linear": OneWidth(LinearRegression, seed), "HistGradientBoosting": boosting(seed)}
 
 
 def _score_baseline(
     name: str,
-    make: Callable[[], Any],
+    model: OneWidth,
     X_train: FloatArray,
     y_train: FloatArray,
     X_test: FloatArray,
     y_test: FloatArray,
-    seed: int,
 ) -> Score:
-    """A point predictor with one Gaussian width for all rows, learned on held-out rows."""
-    from sklearn.model_selection import train_test_split
-    from threadpoolctl import threadpool_limits
-
     started = time.perf_counter()
-    X_fit, X_held, y_fit, y_held = train_test_split(
-        X_train, y_train, test_size=0.2, random_state=seed
-    )
-    # One thread: the trees are the same, and tables this small gain nothing from more. On a busy
-    # machine the threads of gradient boosting wait for each other, up to a hundred times as long.
-    with threadpool_limits(1, user_api="openmp"):
-        width = metrics.rmse(y_held, make().fit(X_fit, y_fit).predict(X_held))
-        mean = make().fit(X_train, y_train).predict(X_test)
-    return _score(name, y_test, mean, width, time.perf_counter() - started)
+    mean, std = model.fit(X_train, y_train).predict(X_test, return_std=True)
+    return _score(name, y_test, mean, std, time.perf_counter() - started)
 
 
 def _score(name: str, y: FloatArray, mean: FloatArray, std: Any, seconds: float) -> Score:

@@ -136,7 +136,5 @@ def _command(
     given += [("method", method) for method in settings.methods or ()]
     given += [("draws", n) for n in settings.draws if settings.draws != usual.draws]
     given.append(("beside", settings.beside))
-    words = [
-        f"--{key.replace('_', '-')} {shlex.quote(str(v))}" for key, v in given if v is not None
-    ]
+    words = [f"--{key.replace('_', '-')} {v}" for key, v in given if v is not None]
     return f"mosaicgp paper {name} " + " ".join(words)

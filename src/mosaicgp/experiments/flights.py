@@ -132,6 +132,10 @@ def _read_csv(source: Any, columns: list[str]) -> Any:
     types = {name: pa.int64() for name in columns if name.lower() != "tailnum"}
     return csv.read_csv(
         source,
+        # Aircraft of which nothing is known may be a tail number alone.
+        parse_options=csv.ParseOptions(
+            invalid_row_handler=lambda row: "skip" if row.actual_columns == 1 else "error"
+        ),
         convert_options=csv.ConvertOptions(
             include_columns=columns,
             column_types=types | {c: pa.string() for c in columns if c not in types},

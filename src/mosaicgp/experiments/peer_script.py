@@ -5,6 +5,7 @@ for q(u) and Adam for the rest, inducing inputs among it. Standardised units.
 """
 
 import sys
+from typing import Any
 
 import gpflow
 import numpy as np
@@ -70,5 +71,6 @@ def predict(X: np.ndarray, **arrays: np.ndarray) -> dict[str, np.ndarray]:
 if __name__ == "__main__":
     what, asked, answer = sys.argv[1:]
     with np.load(asked) as arrays:
-        question = dict(arrays)
-    np.savez(answer, **(fit(**question) if what == "fit" else predict(**question)))
+        question: dict[str, Any] = dict(arrays)
+    found: dict[str, Any] = fit(**question) if what == "fit" else predict(**question)
+    np.savez(answer, **found)
