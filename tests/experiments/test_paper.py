@@ -2,6 +2,7 @@
 
 import csv
 import json
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 from mosaicgp.cli import app
 from mosaicgp.experiments import fits, running
 from mosaicgp.experiments.datasets import load
+from mosaicgp.experiments.peer import GPflowError, GPflowSVGP
 from mosaicgp.experiments.settings import Settings
 
 SIZES = ["--rows", "400", "--test-share", "0.1", "--iterations", "40", "--inducing", "6"]
@@ -178,3 +180,8 @@ def test_gpflow_is_left_out_where_it_is_not(table, tmp_path):
     assert "GPflow SVGP is left out" in (tmp_path / "table.md").read_text()
     lines = [json.loads(line) for line in (tmp_path / "fits.jsonl").read_text().splitlines()]
     assert {line["method"] for line in lines} == {"HistGradientBoosting"}
+
+
+def test_what_goes_wrong_in_the_other_interpreter_is_shown():
+    with pytest.raises(GPflowError, match="No module named"):
+        GPflowSVGP(sys.executable, 5, 1, 0).fit(np.eye(4), np.arange(4.0))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mosaicgp.experiments import published
+from mosaicgp.experiments.datasets import Data
 from mosaicgp.experiments.fits import CURVE_ROWS
 from mosaicgp.experiments.journal import END
 from mosaicgp.experiments.methods import VB_METHODS
@@ -16,7 +17,7 @@ from mosaicgp.experiments.settings import Line, Report, Settings
 from mosaicgp.experiments.summary import compared, difference, ends, mean_of, methods_of, values
 
 
-def report(lines: list[Line], settings: Settings) -> Report:
+def report(lines: list[Line], settings: Settings, data: Data) -> Report:
     """Curves by iteration, and where they end beside the paper's figures."""
     methods = methods_of(lines)
     rows = [row for line in lines for row in _points(line)]

@@ -114,7 +114,7 @@ def _fit(model: SparseGPRegressor, X: np.ndarray, y: np.ndarray, **arguments: An
         raise KeyboardInterrupt
 
 
-def report(lines: list[Line], settings: Settings) -> Report:
+def report(lines: list[Line], settings: Settings, data: Data) -> Report:
     """Both distances by iterations."""
     points = [line for line in lines if line["point"] != END]
     rows = [

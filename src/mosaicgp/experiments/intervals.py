@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from mosaicgp.experiments import published
+from mosaicgp.experiments.datasets import Data
 from mosaicgp.experiments.pages import COLOURS, new_figure, table
 from mosaicgp.experiments.settings import Line, Report, Settings
 from mosaicgp.experiments.summary import ends, mean_of, methods_of, values
@@ -18,20 +20,21 @@ WIDTH = 2.0
 LISTED = 20
 
 
-def report(lines: list[Line], settings: Settings) -> Report:
+def report(lines: list[Line], settings: Settings, data: Data) -> Report:
     """The interval of every inverse length-scale, and the mean log variance."""
     methods = methods_of(lines)
-    rows = [row for method in methods for row in _rows(lines, method)]
+    rows = [row for method in methods for row in _rows(lines, method, data.feature_names)]
     text = [_spread(lines, methods, settings), *(_listed(rows, method) for method in methods)]
     return Report("Posterior of the inverse length-scales", text, rows, _figure(rows, methods))
 
 
-def _rows(lines: list[Line], method: str) -> list[Line]:
+def _rows(lines: list[Line], method: str, names: Sequence[str]) -> list[Line]:
     return [
         {
             "method": method,
             "split": split,
-            "input": number,
+            "number": number,
+            "input": names[number],
             "mean": mean,
             "std": std,
             "lower": mean - WIDTH * std,
@@ -86,7 +89,7 @@ def _figure(rows: list[Line], methods: list[str]) -> Any:
         for place, split in enumerate(splits):
             part = [row for row in own if row["split"] == split]
             ax.errorbar(
-                [row["input"] + 0.6 * (place + 0.5) / len(splits) - 0.3 for row in part],
+                [row["number"] + 0.6 * (place + 0.5) / len(splits) - 0.3 for row in part],
                 [row["mean"] for row in part],
                 yerr=[WIDTH * row["std"] for row in part],
                 fmt="o",
@@ -95,7 +98,7 @@ def _figure(rows: list[Line], methods: list[str]) -> Any:
                 color=COLOURS[place % len(COLOURS)],
             )
         ax.axhline(0.0, color="0.8", linewidth=0.8)
-        ax.set_xlabel("input; a colour for each split")
+        ax.set_xlabel("number of the input; a colour for each split")
         ax.set_ylabel("λ, standardised")
         ax.set_title(method)
     return figure

@@ -32,7 +32,7 @@ def fit(
     X: np.ndarray, y: np.ndarray, n_inducing: int, max_iter: int, seed: int
 ) -> dict[str, np.ndarray]:
     """The arrays of a fitted model."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(int(seed))
     n = len(X)
     Z = X[rng.choice(n, min(int(n_inducing), n), replace=False)]
     model = build(Z + 1e-6 * rng.standard_normal(Z.shape), n)

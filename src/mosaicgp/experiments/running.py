@@ -23,7 +23,7 @@ class Experiment(NamedTuple):
     methods: tuple[str, ...]
     choices: tuple[str, ...]
     run: Callable[[Unit, Work], None]
-    report: Callable[[list[Line], Settings], Report]
+    report: Callable[[list[Line], Settings, Data], Report]
     prepared: Callable[[Data, Settings], Settings] = lambda data, settings: settings
     identity: Callable[[Data, Settings], dict[str, Any]] = lambda data, settings: settings.identity(
         data
@@ -88,7 +88,7 @@ def run(
             _one(unit, label, experiment, data, settings, journal, say, verbose)
         order = sorted(units, key=lambda unit: methods.index(unit.method))
         lines = journal.of(order)
-        report = experiment.report(lines, settings)
+        report = experiment.report(lines, settings, data)
         return write(out, name, report, journal.settings, lines, command, notes)
 
 

@@ -68,7 +68,7 @@ def _by_draws(model: Any, part: Split, nodes: np.ndarray, settings: Settings) ->
     return found
 
 
-def report(lines: list[Line], settings: Settings) -> Report:
+def report(lines: list[Line], settings: Settings, data: Data) -> Report:
     """Errors by iteration and number of draws, and how wide q(θ) is."""
     rows = [
         {

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from mosaicgp.experiments import published
+from mosaicgp.experiments.datasets import Data
 from mosaicgp.experiments.methods import ABOUT, BOOSTING
 from mosaicgp.experiments.pages import COLOURS, new_figure, table
 from mosaicgp.experiments.settings import Line, Report, Settings
@@ -16,7 +17,7 @@ OURS = "VBPIC+"
 SCORES = ("rmse", "mnlp", "coverage", "fit_s", "predict_s")
 
 
-def report(lines: list[Line], settings: Settings) -> Report:
+def report(lines: list[Line], settings: Settings, data: Data) -> Report:
     """The table, what is better than what, and bars of both scores."""
     methods = methods_of(lines)
     rows = [
