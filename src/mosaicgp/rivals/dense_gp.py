@@ -79,9 +79,13 @@ def factor(kernels: Kernels, X: FloatArray, y: FloatArray) -> tuple[FloatArray, 
 
 
 def condition(K: FloatArray, L: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mean (n,) at new rows and the variance (n,) that the data explain there, given K (n, m)."""
-    white = solve_triangular(L, K.T, lower=True, check_finite=False)
-    return K @ weights, np.einsum("ij,ij->j", white, white)
+    """Mean (n,) at new rows and the variance (n,) that the data explain there, given K (n, m).
+
+    K is overwritten.
+    """
+    mean = K @ weights
+    white = solve_triangular(L, K.T, lower=True, overwrite_b=True, check_finite=False)
+    return mean, np.einsum("ij,ij->j", white, white)
 
 
 def log_evidence(free: FloatArray, X: FloatArray, y: FloatArray) -> tuple[float, FloatArray]:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 from scipy.optimize import minimize
 
 from mosaicgp.inference.result import FitResult, Status, Stop
 from mosaicgp.rivals.dense_gp import FloatArray, bounds, log_evidence
+
+if TYPE_CHECKING:
+    import optax
 
 # Share of the budget after which steps of Adam fall to zero.
 ANNEAL_FROM = 0.5
@@ -75,3 +81,18 @@ def annealed(rate: float, max_iter: int, max_time: float | None) -> Iterator[flo
         if progress >= 1.0:
             return
         yield rate * min(1.0, (1.0 - progress) / (1.0 - ANNEAL_FROM))
+
+
+@cache
+def adam() -> optax.GradientTransformation:
+    """Adam with the decay rates that the stochastic inference of ``SparseGPRegressor`` uses."""
+    import optax  # here: slow to import, and predictions do without
+
+    return optax.scale_by_adam(b1=0.9, b2=0.99)
+
+
+@jax.jit
+def adam_direction(slope: Any, state: optax.OptState) -> tuple[Any, optax.OptState]:
+    """Where Adam goes, of length about one in every coordinate, and its state after that."""
+    with jax.numpy_dtype_promotion("standard"):  # optax mixes its integer counter with floats
+        return adam().update(slope, state)

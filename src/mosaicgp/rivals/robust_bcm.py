@@ -28,7 +28,7 @@ from mosaicgp.rivals.dense_gp import (
     log_evidence,
     to_free,
 )
-from mosaicgp.rivals.maximise import annealed
+from mosaicgp.rivals.maximise import adam, adam_direction, annealed
 
 PREDICT_ROWS = 2048
 
@@ -47,8 +47,8 @@ class RobustBCM(Rival):
 
         β_k = ½(log k** − log v_k),  1/v = Σ_k β_k/v_k + (1 − Σ_k β_k)/k**,  m = v Σ_k β_k m_k/v_k,
 
-    which goes back to the prior N(0, k**) far from all data; y has the noise on top. Experts run
-    on ``n_jobs`` threads.
+    which goes back to the prior N(0, k**) far from all data; y has the noise on top. A single
+    expert has β = 1, and is the full GP. Experts run on ``n_jobs`` threads.
 
     Inputs and target are standardised inside; predictions are in the user's units.
 
@@ -131,15 +131,12 @@ class RobustBCM(Rival):
     def _learn(
         self, X: FloatArray, y: FloatArray, rng: np.random.Generator
     ) -> tuple[Committee, FitResult]:
-        import optax  # here: slow to import, and predictions do without
-
         began = perf_counter()
         experts = _experts(X, y, self.expert_size, self.max_experts, rng)
         d = X.shape[1]
         free = to_free(Kernels(np.full((1, d), d**-0.5), np.array([1.0]), 0.2))
         lowest, highest = bounds(len(free), d).T
-        adam = optax.scale_by_adam(b1=0.9, b2=0.99)
-        state = adam.init(free)
+        state = adam().init(free)
         a_row: list[float] = []
         with _threads(self.n_jobs) as run:
             for rate in annealed(self.learning_rate, self.max_iter, self.max_time):
@@ -148,7 +145,7 @@ class RobustBCM(Rival):
                 values, gradients = zip(*found, strict=True)
                 n = sum(len(experts[k].y) for k in chosen)
                 a_row.append(sum(values) / n)
-                direction, state = adam.update(np.sum(gradients, axis=0) / n, state)
+                direction, state = adam_direction(np.sum(gradients, axis=0) / n, state)
                 free = np.clip(free + rate * np.asarray(direction), lowest, highest)
         bound = float(np.mean(a_row[-max(1, len(a_row) // 10) :])) * len(y)
         seconds = perf_counter() - began
@@ -224,7 +221,7 @@ class Committee:
         # However near, noise leaves this share of the variance unexplained, up to rounding.
         least = self.kernels.noise_variance / (self.kernels.noise_variance + len(L) * prior)
         share = np.maximum(1.0 - explained / prior, least)  # v/k**
-        beta = -0.5 * np.log(share)
+        beta = -0.5 * np.log(share) if len(self.experts) > 1 else np.ones_like(share)
         return near, beta * (1.0 / share - 1.0) / prior, beta * mean / (share * prior)
 
     def _distance(self, expert: Expert, X: FloatArray) -> FloatArray:

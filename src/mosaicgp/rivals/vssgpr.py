@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +19,7 @@ from mosaicgp.model.bound import Statistics, collapsed_bound, natural_step, opti
 from mosaicgp.model.posterior import InducingPosterior, NaturalParameters, from_natural
 from mosaicgp.precision import in_double
 from mosaicgp.rivals.base import FloatArray, Rival
-from mosaicgp.rivals.maximise import annealed
+from mosaicgp.rivals.maximise import adam, adam_direction, annealed
 from mosaicgp.rivals.spectrum import Spectrum, bound, kl_spectrum, predictive, statistics
 
 if TYPE_CHECKING:
@@ -165,17 +164,10 @@ class State(NamedTuple):
     optimiser: optax.OptState
 
 
-@cache
-def _adam() -> optax.GradientTransformation:
-    import optax  # here: slow to import, and predictions do without
-
-    return optax.scale_by_adam(b1=0.9, b2=0.99)
-
-
 def _initial_state(spectrum: Spectrum) -> State:
     k = len(spectrum.mu)
     eta = NaturalParameters(jnp.zeros(k), jnp.eye(k))
-    return State(spectrum, eta, from_natural(eta), _adam().init(spectrum))
+    return State(spectrum, eta, from_natural(eta), adam().init(spectrum))
 
 
 @jax.jit
@@ -185,8 +177,7 @@ def _step(
     """One step; what is not finite leaves the state as it was."""
     gradient = jax.value_and_grad(bound, has_aux=True)
     (value, weighted), slope = gradient(state.spectrum, state.q, X, y, jnp.ones_like(y), weight)
-    with jax.numpy_dtype_promotion("standard"):  # optax mixes its integer counter with floats
-        direction, optimiser = _adam().update(slope, state.optimiser)
+    direction, optimiser = adam_direction(slope, state.optimiser)
     spectrum = jax.tree.map(lambda old, by: old + rate * by, state.spectrum, direction)
     eta = natural_step(state.eta, weighted, rho)
     after = State(spectrum, eta, from_natural(eta), optimiser)
