@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaicgp import metrics
-from mosaicgp.experiments.baselines import OneWidth, boosting
+from mosaicgp.comparison.baselines import baselines
+from mosaicgp.comparison.scores import Score, Split, score, score_point_predictor
 from mosaicgp.experiments.flights import FlightTable, load_flights
 
 __all__ = ["DemoError", "run_demo"]
@@ -27,16 +27,6 @@ MAX_FIT_SECONDS = 75.0  # so that a slow machine shows its best after that, not 
 
 class DemoError(ValueError):
     """The demonstration cannot run as asked; the message says why, and what to do."""
-
-
-class Score(NamedTuple):
-    """One line of the demonstration's table."""
-
-    name: str
-    rmse: float
-    mnlp: float
-    coverage: float
-    seconds: float
 
 
 def run_demo(
@@ -80,15 +70,15 @@ def run_demo(
         f"{n_train:,} random flights to learn from, {n_test:,} others to score"
     )
 
+    split = Split(X_train, y_train, X_test, y_test)
     scores = [
-        _score_baseline(name, baseline, X_train, y_train, X_test, y_test)
-        for name, baseline in _baselines(seed).items()
+        score_point_predictor(name, make, split, seed) for name, make in baselines(seed).items()
     ]
     model = _default_model(seed) if model is None else model
     started = time.perf_counter()
     model.fit(_with_names(X_train, flights.feature_names), y_train)
     mean, std = model.predict(_with_names(X_test, flights.feature_names), return_std=True)
-    scores.append(_score("mosaicgp", y_test, mean, std, time.perf_counter() - started))
+    scores.append(score("mosaicgp", y_test, mean, std, time.perf_counter() - started))
 
     console.print(f"Fit: {model.fit_result_.message}")
     console.print(_score_table(scores))
@@ -139,35 +129,6 @@ def _default_model(seed: int) -> Any:
     )
 
 
-def _baselines(seed: int) -> dict[str, OneWidth]:
-    from sklearn.linear_model import LinearRegression
-
-    return {"linear": OneWidth(LinearRegression, seed), "HistGradientBoosting": boosting(seed)}
-
-
-def _score_baseline(
-    name: str,
-    model: OneWidth,
-    X_train: FloatArray,
-    y_train: FloatArray,
-    X_test: FloatArray,
-    y_test: FloatArray,
-) -> Score:
-    started = time.perf_counter()
-    mean, std = model.fit(X_train, y_train).predict(X_test, return_std=True)
-    return _score(name, y_test, mean, std, time.perf_counter() - started)
-
-
-def _score(name: str, y: FloatArray, mean: FloatArray, std: Any, seconds: float) -> Score:
-    return Score(
-        name,
-        metrics.rmse(y, mean),
-        metrics.mnlp(y, mean, std),
-        metrics.coverage(y, mean, std, level=0.95),
-        seconds,
-    )
-
-
 # -- what is shown -------------------------------------------------------------------------------
 
 
@@ -178,13 +139,13 @@ def _score_table(scores: list[Score]) -> Any:
     table.add_column("model")
     for heading in ("RMSE, minutes", "MNLP", "95% coverage", "seconds"):
         table.add_column(heading, justify="right")
-    for score in scores:
+    for line in scores:
         table.add_row(
-            score.name,
-            f"{score.rmse:.2f}",
-            f"{score.mnlp:.3f}",
-            f"{score.coverage:.1%}",
-            f"{score.seconds:.1f}",
+            line.name,
+            f"{line.rmse:.2f}",
+            f"{line.mnlp:.3f}",
+            f"{line.coverage:.1%}",
+            f"{line.seconds:.1f}",
         )
     return table
 

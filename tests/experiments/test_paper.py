@@ -11,9 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from mosaicgp.cli import app
+from mosaicgp.comparison.scores import Split
 from mosaicgp.experiments import fits, running
 from mosaicgp.experiments.datasets import load
-from mosaicgp.experiments.peer import GPflowError, GPflowSVGP
+from mosaicgp.experiments.peer import PeerError, predictions
 from mosaicgp.experiments.settings import Settings
 
 SIZES = ["--rows", "400", "--test-share", "0.1", "--iterations", "40", "--inducing", "6"]
@@ -183,5 +184,6 @@ def test_gpflow_is_left_out_where_it_is_not(table, tmp_path):
 
 
 def test_what_goes_wrong_in_the_other_interpreter_is_shown():
-    with pytest.raises(GPflowError, match="No module named"):
-        GPflowSVGP(sys.executable, 5, 1, 0).fit(np.eye(4), np.arange(4.0))
+    X, y = np.eye(4), np.arange(4.0)
+    with pytest.raises(PeerError, match="No module named"):
+        predictions(sys.executable, Split(X, y, X, y), 2, 1, 0)

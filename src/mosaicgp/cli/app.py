@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import sys
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from mosaicgp._version import __version__
-from mosaicgp.cli.console import errors_explained
+from mosaicgp.cli.compare import compare
+from mosaicgp.cli.console import INTERRUPTED, errors_explained
 from mosaicgp.cli.demo import demo
+from mosaicgp.cli.evaluate import evaluate
+from mosaicgp.cli.fit import fit
+from mosaicgp.cli.inspect import inspect
 from mosaicgp.cli.paper import paper
+from mosaicgp.cli.predict import predict
 
 EXIT_CODES = (
     "Exit codes: 0 done, 1 it failed, 2 the command or its input is wrong, 130 interrupted."
@@ -37,6 +45,11 @@ app = typer.Typer(
 )
 
 # In the order of the help.
+app.command()(fit)
+app.command()(predict)
+app.command()(evaluate)
+app.command()(inspect)
+app.command()(compare)
 app.command()(demo)
 app.command()(paper)
 
@@ -61,4 +74,16 @@ def _options(
 
 def main() -> None:
     """Entry point of the ``mosaicgp`` command."""
-    app()
+    code: Any = 0
+    try:
+        app()
+    except SystemExit as end:
+        code = end.code
+    if code == INTERRUPTED:
+        # XLA may still compute in threads of its own, which the end of the interpreter crashes on.
+        # Working folders go with the objects that hold them.
+        gc.collect()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)

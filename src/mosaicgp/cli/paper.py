@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mosaicgp.cli.console import console, say
+from mosaicgp.cli.console import say
 
 if TYPE_CHECKING:
     from mosaicgp.experiments.settings import Settings
@@ -117,9 +118,7 @@ def paper(
     table = load(data, target, exclude or (), planes)
     command = _command(name.value, Path(data).name, target, exclude or (), settings)
     folder = out or Path(f"paper-{table.name}")
-    page = run(
-        name.value, table, settings, folder, command, say, int(console(err=True).is_terminal)
-    )
+    page = run(name.value, table, settings, folder, command, say, int(sys.stderr.isatty()))
     say(f"Page: {page.resolve()}")
 
 

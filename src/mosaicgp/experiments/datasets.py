@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mosaicgp.checkpoints import digest
+from mosaicgp.comparison.scores import Split
 from mosaicgp.experiments.flights import AIRLINE_NAMES, FlightTable, load_airline, load_flights
 
 if TYPE_CHECKING:
@@ -48,15 +49,6 @@ class Data:
     def fingerprint(self) -> str:
         """What tells these rows from others."""
         return digest({"X": self.X, "y": self.y})[:16]
-
-
-class Split(NamedTuple):
-    """Training and test rows."""
-
-    X: FloatArray
-    y: FloatArray
-    X_test: FloatArray
-    y_test: FloatArray
 
 
 def load(

@@ -14,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from mosaicgp.comparison.scores import Split
 from mosaicgp.estimator import SparseGPRegressor
-from mosaicgp.experiments.datasets import Split, split
+from mosaicgp.experiments.datasets import split
 from mosaicgp.experiments.journal import END
-from mosaicgp.experiments.methods import VB_METHODS, make
+from mosaicgp.experiments.methods import GPFLOW, VB_METHODS, make
+from mosaicgp.experiments.peer import interpreter, predictions
 from mosaicgp.experiments.settings import Line, Unit, Work
 from mosaicgp.metrics import coverage, mnlp, rmse
 
@@ -31,32 +33,54 @@ def run(unit: Unit, work: Work) -> None:
     """Fit one method on one split, score it on its way where it is one of the paper's three."""
     settings = work.settings
     part = split(work.data, unit.split, settings.rows, settings.test_share)
-    model = make(unit.method, settings, unit.split)
-    load = os.getloadavg()[0]
-    began = time.perf_counter()
-    if isinstance(model, SparseGPRegressor):
-        model.set_params(verbose=work.verbose)
-    if unit.method in VB_METHODS:
-        _fit_with_curve(model, part, work)
-    else:
-        _fit(model, part)
-    fitted = time.perf_counter()
-    values = _at_the_end(model, part, unit.method in VB_METHODS)
-    result = getattr(model, "fit_result_", None)
+    load, began = os.getloadavg()[0], time.perf_counter()
+    values = (_of_gpflow if unit.method == GPFLOW else _of_estimator)(unit, part, work)
     work.record(
         END,
         {
             **values,
-            "fit_s": fitted - began if result is None else result.seconds,
             "wall_s": time.perf_counter() - began,
-            "iterations": None if result is None else result.iterations,
-            "status": None if result is None else result.status,
             "train_rows": len(part.y),
             "test_rows": len(part.y_test),
             "load": (load + os.getloadavg()[0]) / 2.0,
-            **(_hyperparameters(model) if unit.method in VB_METHODS else {}),
         },
     )
+
+
+def _of_gpflow(unit: Unit, part: Split, work: Work) -> Line:
+    settings = work.settings
+    python = interpreter(settings.gpflow_python)
+    assert python is not None  # otherwise the method was left out
+    began = time.perf_counter()
+    found = predictions(python, part, settings.M, settings.iterations, unit.split)
+    # One process fits and predicts; the seconds are those of both.
+    seconds = time.perf_counter() - began
+    return scores(part, *found) | {
+        "fit_s": seconds,
+        "predict_s": None,
+        "iterations": settings.iterations,
+        "status": None,
+    }
+
+
+def _of_estimator(unit: Unit, part: Split, work: Work) -> Line:
+    model = make(unit.method, work.settings, unit.split)
+    if isinstance(model, SparseGPRegressor):
+        model.set_params(verbose=work.verbose)
+    began = time.perf_counter()
+    bayesian = unit.method in VB_METHODS
+    if bayesian:
+        _fit_with_curve(model, part, work)
+    else:
+        _fit(model, part)
+    result = getattr(model, "fit_result_", None)
+    how = {
+        "fit_s": time.perf_counter() - began if result is None else result.seconds,
+        "iterations": None if result is None else result.iterations,
+        "status": None if result is None else result.status,
+    }
+    values = _at_the_end(model, part, bayesian) | how
+    return values | (_hyperparameters(model) if bayesian else {})
 
 
 def fit_watched(model: Any, part: Split, work: Work, look: Any) -> None:

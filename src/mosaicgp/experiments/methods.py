@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mosaicgp.experiments.baselines import boosting
+from mosaicgp.comparison.baselines import OneWidth, baselines
 from mosaicgp.experiments.settings import Settings
 
 VB_METHODS = {"VBDTC+": "dtc", "VBFITC+": "fitc", "VBPIC+": "pic"}
@@ -67,16 +67,12 @@ def _vssgpr(settings: Settings, seed: int) -> Any:
     return VSSGPR(n_features=settings.M, max_iter=settings.iterations, random_state=seed)
 
 
-def _gpflow(settings: Settings, seed: int) -> Any:
-    from mosaicgp.experiments.peer import GPflowSVGP, interpreter
-
-    python = interpreter(settings.gpflow_python)
-    assert python is not None  # left out before otherwise
-    return GPflowSVGP(python, settings.M, settings.iterations, seed)
+def _boosting(settings: Settings, seed: int) -> Any:
+    return OneWidth(baselines(seed)[BOOSTING], seed)
 
 
 # In the order of the table: ours, their point-estimate twins, the other rivals.
-METHODS: dict[str, Callable[[Settings, int], Any]] = {
+ESTIMATORS: dict[str, Callable[[Settings, int], Any]] = {
     "VBPIC+": _variational_bayesian("pic"),
     "VBFITC+": _variational_bayesian("fitc"),
     "VBDTC+": _variational_bayesian("dtc"),
@@ -85,9 +81,11 @@ METHODS: dict[str, Callable[[Settings, int], Any]] = {
     "Dist-VGP": _dist_vgp,
     "rBCM": _rbcm,
     "VSSGPR": _vssgpr,
-    GPFLOW: _gpflow,
-    BOOSTING: lambda settings, seed: boosting(seed),
+    BOOSTING: _boosting,
 }
+
+# GPflow runs in an interpreter of its own: see `peer`.
+METHODS = (*ESTIMATORS, GPFLOW)
 
 ABOUT = {
     "VBPIC+": "noise correlated within a block, posterior over the hyperparameters, stochastic",
@@ -107,7 +105,7 @@ ABOUT = {
 
 def make(method: str, settings: Settings, seed: int) -> Any:
     """An unfitted estimator with ``fit(X, y)`` and ``predict(X, return_std=True)``."""
-    return METHODS[method](settings, seed)
+    return ESTIMATORS[method](settings, seed)
 
 
 def left_out(method: str, settings: Settings) -> str | None:

@@ -8,17 +8,32 @@ import sys
 import tempfile
 from functools import cache
 from pathlib import Path
-from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+import mosaicgp
+from mosaicgp.comparison.scores import Split
+from mosaicgp.data.scaling import Scaling
+
 FloatArray = NDArray[np.float64]
 
-SCRIPT = Path(__file__).with_name("peer_script.py")
+# Our own folder goes last: what the other interpreter has of its own, it takes from there.
+SCRIPT = """
+import sys
+folder, asked, answer = sys.argv[1:]
+sys.path.append(folder)
+import numpy as np
+from mosaicgp.comparison.svgp_gpflow import predict
+with np.load(asked) as question:
+    rows = [question[name] for name in ("X", "y", "X_test")]
+    n_inducing, seed, steps = (int(question[name]) for name in ("n_inducing", "seed", "steps"))
+mean, var = predict(*rows, n_inducing, float("inf"), seed, steps)
+np.savez(answer, mean=mean, var=var)
+"""
 
 
-class GPflowError(RuntimeError):
+class PeerError(RuntimeError):
     """The other interpreter failed; the message is its own."""
 
 
@@ -35,46 +50,30 @@ def interpreter(python: str | None) -> str | None:
     return python if done.returncode == 0 else None
 
 
-class GPflowSVGP:
-    """``fit`` and ``predict`` of GPflow's SVGP; the fitted model is a file of GPflow's arrays."""
-
-    def __init__(self, python: str, n_inducing: int, max_iter: int, seed: int) -> None:
-        self._python = python
-        self._options = {"n_inducing": n_inducing, "max_iter": max_iter, "seed": seed}
-
-    def fit(self, X: FloatArray, y: FloatArray) -> Self:
-        """Learn from X (n, d) and y (n,); inputs and target are standardised inside."""
-        self._X_mean, self._X_scale = X.mean(axis=0), _scale(X)
-        self._y_mean, self._y_scale = y.mean(), float(_scale(y[:, None])[0])
-        self._state = self._ask(
-            "fit",
-            X=(X - self._X_mean) / self._X_scale,
-            y=(y - self._y_mean) / self._y_scale,
-            **self._options,
+def predictions(
+    python: str, part: Split, n_inducing: int, steps: int, seed: int
+) -> tuple[FloatArray, FloatArray]:
+    """Mean and standard deviation (n,) of y at the test rows, in the user's units."""
+    scaling = Scaling.fit(part.X, part.y)
+    with tempfile.TemporaryDirectory() as folder:
+        asked, answered = Path(folder) / "question.npz", Path(folder) / "answer.npz"
+        np.savez(
+            asked,
+            X=scaling.transform_X(part.X),
+            y=scaling.transform_y(part.y),
+            X_test=scaling.transform_X(part.X_test),
+            n_inducing=n_inducing,
+            seed=seed,
+            steps=steps,
         )
-        return self
-
-    def predict(self, X: FloatArray, return_std: bool = False) -> Any:
-        """Mean (n,) of y, and with ``return_std`` its standard deviation (n,)."""
-        found = self._ask("predict", X=(X - self._X_mean) / self._X_scale, **self._state)
-        mean = self._y_mean + self._y_scale * found["mean"]
-        return (mean, self._y_scale * np.sqrt(found["var"])) if return_std else mean
-
-    def _ask(self, what: str, **question: Any) -> dict[str, Any]:
-        with tempfile.TemporaryDirectory() as folder:
-            asked, answered = Path(folder) / "question.npz", Path(folder) / "answer.npz"
-            np.savez(asked, **question)
-            command = [self._python, "-I", str(SCRIPT), what, str(asked), str(answered)]
-            done = subprocess.run(command, capture_output=True, text=True, env=_environment())
-            if done.returncode:
-                raise GPflowError(f"GPflow under {self._python} failed:\n{done.stderr[-2000:]}")
-            with np.load(answered) as arrays:
-                return dict(arrays)
-
-
-def _scale(X: FloatArray) -> FloatArray:
-    scale = X.std(axis=0)
-    return np.where(scale > 0.0, scale, 1.0)
+        package = str(Path(mosaicgp.__file__).parents[1])
+        command = [python, "-I", "-c", SCRIPT, package, str(asked), str(answered)]
+        done = subprocess.run(command, capture_output=True, text=True, env=_environment())
+        if done.returncode:
+            raise PeerError(f"GPflow under {python} failed:\n{done.stderr[-2000:]}")
+        with np.load(answered) as found:
+            mean, var = found["mean"], found["var"]
+    return scaling.mean_to_user(mean), np.sqrt(scaling.var_to_user(var))
 
 
 def _environment() -> dict[str, str]:

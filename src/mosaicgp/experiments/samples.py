@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mosaicgp.experiments.datasets import Data, Split, split
+from mosaicgp.comparison.scores import Split
+from mosaicgp.experiments.datasets import Data, split
 from mosaicgp.experiments.fits import fit_watched, scores
 from mosaicgp.experiments.journal import END
 from mosaicgp.experiments.methods import make

@@ -7,6 +7,9 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from mosaicgp.metrics import rmse
 
 FloatArray = NDArray[np.float64]
 
@@ -24,9 +27,6 @@ class OneWidth:
     def fit(self, X: FloatArray, y: FloatArray) -> Self:
         """Learn from X (n, d) and y (n,)."""
         from sklearn.model_selection import train_test_split
-        from threadpoolctl import threadpool_limits
-
-        from mosaicgp.metrics import rmse
 
         X_fit, X_held, y_fit, y_held = train_test_split(
             X, y, test_size=0.2, random_state=self._seed
@@ -35,18 +35,25 @@ class OneWidth:
         # busy machine the threads of gradient boosting wait for each other, up to a hundred times
         # as long.
         with threadpool_limits(1, user_api="openmp"):
-            self._width = rmse(y_held, self._make().fit(X_fit, y_fit).predict(X_held))
+            width = rmse(y_held, self._make().fit(X_fit, y_fit).predict(X_held))
             self._model = self._make().fit(X, y)
+        # Of targets that a model hits exactly no width is left, and a density needs one.
+        self._width = max(width, 1e-9 * float(np.std(y)))
         return self
 
     def predict(self, X: FloatArray, return_std: bool = False) -> Any:
         """Mean (n,), and with ``return_std`` the width (n,), the same everywhere."""
-        mean = self._model.predict(X)
+        with threadpool_limits(1, user_api="openmp"):
+            mean = self._model.predict(X)
         return (mean, np.full(len(mean), self._width)) if return_std else mean
 
 
-def boosting(seed: int) -> OneWidth:
-    """scikit-learn's HistGradientBoosting with its defaults."""
+def baselines(seed: int) -> dict[str, Callable[[], Any]]:
+    """Point predictors that everybody has, by name."""
     from sklearn.ensemble import HistGradientBoostingRegressor
+    from sklearn.linear_model import LinearRegression
 
-    return OneWidth(lambda: HistGradientBoostingRegressor(random_state=seed), seed)
+    return {
+        "linear": LinearRegression,
+        "HistGradientBoosting": lambda: HistGradientBoostingRegressor(random_state=seed),
+    }
