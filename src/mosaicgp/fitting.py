@@ -84,13 +84,21 @@ class Start(NamedTuple):
     scaling: Scaling
 
 
+class Snapshots(NamedTuple):
+    """Iterations of stochastic inference after which ``take`` gets the fit as it stands."""
+
+    at: frozenset[int]
+    take: Callable[[Outcome], Any]
+
+
 class Job(NamedTuple):
     """What comes with a fit beside its rows and its plan: where to report to, a fitted model to go
-    on from, and where checkpoints go."""
+    on from, where checkpoints go, and who wants to see the fit on its way."""
 
     report: Report
     before: Start | None = None
     checkpoint: Checkpoint | None = None
+    snapshots: Snapshots | None = None
 
 
 class Streams(NamedTuple):
@@ -334,7 +342,8 @@ def _piloted(
     if settings.max_time is not None:
         settings = replace(settings, max_time=PILOT_TIME * settings.max_time)
     plan = replace(plan, storage="memory")
-    outcome = _by_blocks(sample, plan, settings, _streams(rng), job, began, "pilot")
+    unseen = job._replace(snapshots=None)
+    outcome = _by_blocks(sample, plan, settings, _streams(rng), unseen, began, "pilot")
     if outcome.fit_result.status in ("interrupted", "failed"):
         blocks = outcome.blocks
         assert isinstance(blocks, Blocks)
@@ -413,6 +422,28 @@ def _trained(
         bound = progress.bound + rows.scaling.log_jacobian(n - progress.n_held)
         return progress._replace(bound=bound, validation_nlpd=progress.validation_nlpd + nlpd_shift)
 
+    def standing(
+        fit: training.StochasticFit | training.Look, result: FitResult, error: Exception | None
+    ) -> Outcome:
+        records = [in_user_units(progress) for progress in fit.history]
+        names = ("iteration", "bound", "validation_nlpd", "rho", "rate", "accepted", "seconds")
+        history = {name: [getattr(record, name) for record in records] for name in names}
+        return Outcome(
+            Posterior.build(fit.parameters, fit.q, switches.prior, fit.jitter),
+            rows.scaling,
+            fit.data.partition,
+            fit.data.blocks,
+            result,
+            Table(history),
+            error,
+            n_rows=n,
+        )
+
+    looks = None
+    if (wanted := job.snapshots) is not None:
+        looks = training.Looks(
+            wanted.at, lambda look: wanted.take(standing(look, _on_its_way(look), None))
+        )
     outcome = training.fit_stochastic(
         origin.free,
         origin.fixed,
@@ -425,24 +456,11 @@ def _trained(
         began,
         stage.stage,
         stage.snapshot,
+        looks,
     )
-    records = [in_user_units(progress) for progress in outcome.history]
-    names = ("iteration", "bound", "validation_nlpd", "rho", "rate", "accepted", "seconds")
-    history = {name: [getattr(record, name) for record in records] for name in names}
-    return Outcome(
-        Posterior.build(outcome.parameters, outcome.q, switches.prior, outcome.jitter),
-        rows.scaling,
-        outcome.data.partition,
-        outcome.data.blocks,
-        _result(
-            outcome,
-            rows.scaling.log_jacobian(n - outcome.n_held),
-            outcome.validation_nlpd + nlpd_shift,
-        ),
-        Table(history),
-        outcome.error,
-        n_rows=n,
-    )
+    shift = rows.scaling.log_jacobian(n - outcome.n_held)
+    result = _result(outcome, shift, outcome.validation_nlpd + nlpd_shift)
+    return standing(outcome, result, outcome.error)
 
 
 class _Partitioned:
@@ -525,4 +543,17 @@ def _result(
         rejected=outcome.rejected,
         jitter=outcome.jitter,
         validation_nlpd=float(nlpd) if np.isfinite(nlpd) else None,
+    )
+
+
+def _on_its_way(look: training.Look) -> FitResult:
+    """How a fit that is looked at stands; what the bound is, the history says."""
+    return FitResult(
+        status="interrupted",
+        message=f"a snapshot after {look.iteration} iterations",
+        iterations=look.iteration,
+        seconds=look.seconds,
+        bound=np.nan,
+        budget_exhausted=False,
+        jitter=look.jitter,
     )

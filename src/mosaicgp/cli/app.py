@@ -17,6 +17,7 @@ from mosaicgp.cli.demo import demo
 from mosaicgp.cli.evaluate import evaluate
 from mosaicgp.cli.fit import fit
 from mosaicgp.cli.inspect import inspect
+from mosaicgp.cli.paper import paper
 from mosaicgp.cli.predict import predict
 
 EXIT_CODES = (
@@ -50,6 +51,7 @@ app.command()(evaluate)
 app.command()(inspect)
 app.command()(compare)
 app.command()(demo)
+app.command()(paper)
 
 
 def _print_version(wanted: bool) -> None:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from mosaicgp.comparison.scores import Score, Split, baselines, score, score_point_predictor
+from mosaicgp.comparison.baselines import baselines
+from mosaicgp.comparison.scores import Score, Split, score, score_point_predictor
 
 if TYPE_CHECKING:
     from mosaicgp.data.dataset import Dataset

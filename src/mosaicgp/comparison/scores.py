@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaicgp import metrics
+from mosaicgp.comparison.baselines import OneWidth
 
 FloatArray = NDArray[np.float64]
 
@@ -52,29 +53,7 @@ def score(name: str, y: FloatArray, mean: FloatArray, std: Any, seconds: float) 
 
 def score_point_predictor(name: str, make: Callable[[], Any], split: Split, seed: int) -> Score:
     """A point predictor with one Gaussian width for all rows, learned on held-out rows."""
-    from sklearn.model_selection import train_test_split
-    from threadpoolctl import threadpool_limits
-
     started = time.perf_counter()
-    X_fit, X_held, y_fit, y_held = train_test_split(
-        split.X, split.y, test_size=0.2, random_state=seed
-    )
-    # One thread: the trees are the same, and tables this small gain nothing from more. On a busy
-    # machine the threads of gradient boosting wait for each other, up to a hundred times as long.
-    with threadpool_limits(1, user_api="openmp"):
-        width = metrics.rmse(y_held, make().fit(X_fit, y_fit).predict(X_held))
-        mean = make().fit(split.X, split.y).predict(split.X_test)
-    # Of targets that a model hits exactly no width is left, and a density needs one.
-    width = max(width, 1e-9 * float(np.std(split.y)))
-    return score(name, split.y_test, mean, width, time.perf_counter() - started)
-
-
-def baselines(seed: int) -> dict[str, Callable[[], Any]]:
-    """Point predictors that everybody has, by name."""
-    from sklearn.ensemble import HistGradientBoostingRegressor
-    from sklearn.linear_model import LinearRegression
-
-    return {
-        "linear": LinearRegression,
-        "HistGradientBoosting": lambda: HistGradientBoostingRegressor(random_state=seed),
-    }
+    model = OneWidth(make, seed).fit(split.X, split.y)
+    mean, std = model.predict(split.X_test, return_std=True)
+    return score(name, split.y_test, mean, std, time.perf_counter() - started)

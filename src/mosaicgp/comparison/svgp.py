@@ -19,12 +19,12 @@ def inducing_rows(n: int, m: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).choice(n, size=min(m, n), replace=False)
 
 
-def batches(n: int, max_time: float, seed: int) -> Iterator[Any]:
+def batches(n: int, max_time: float, seed: int, steps: int = STEPS) -> Iterator[Any]:
     """Rows of one step after the other, all of a small table, until steps or seconds run out."""
     began = time.perf_counter()
     rng = np.random.default_rng(seed)
     size = min(n, BATCH_ROWS)
-    for _ in range(STEPS):
+    for _ in range(steps):
         yield rng.choice(n, size=size, replace=False) if size < n else slice(None)
         if time.perf_counter() - began > max_time:
             return

@@ -6,7 +6,7 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from mosaicgp.comparison.svgp import PREDICT_ROWS, RATE, RHO, batches, inducing_rows
+from mosaicgp.comparison.svgp import PREDICT_ROWS, RATE, RHO, STEPS, batches, inducing_rows
 
 
 def predict(
@@ -16,6 +16,7 @@ def predict(
     n_inducing: int,
     max_time: float,
     seed: int,
+    steps: int = STEPS,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance (n,) of y at X_test, all standardised, after training on X and y."""
     import tf_keras
@@ -34,7 +35,7 @@ def predict(
         natural.minimize(loss, [(model.q_mu, model.q_sqrt)])
         adam.minimize(loss, model.trainable_variables)
 
-    for rows in batches(n, max_time, seed):
+    for rows in batches(n, max_time, seed, steps):
         step(tf.constant(X[rows]), tf.constant(y[rows, None]))
     parts = np.array_split(X_test, -(-len(X_test) // PREDICT_ROWS))
     found = [[np.asarray(a)[:, 0] for a in model.predict_y(part)] for part in parts]

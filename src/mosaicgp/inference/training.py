@@ -117,6 +117,25 @@ class Progress(NamedTuple):
     seconds: float
 
 
+class Look(NamedTuple):
+    """A fit under way after ``iteration`` iterations and so many seconds."""
+
+    iteration: int
+    seconds: float
+    parameters: Parameters
+    q: InducingPosterior
+    jitter: float
+    history: list[Progress]
+    data: TrainingData
+
+
+class Looks(NamedTuple):
+    """Iterations after which a fit shows itself, and what it shows itself to."""
+
+    at: frozenset[int]
+    show: Callable[[Look], Any]
+
+
 class StochasticFit(NamedTuple):
     """The state a fit ends with, how it ended, and its trace; ``bound`` is an estimate."""
 
@@ -173,8 +192,10 @@ class _Training:
         report: Callable[[Progress], Any],
         began: float,
         checkpoint: Stage | None,
+        looks: Looks | None,
     ) -> None:
         self._began = began
+        self._looks = looks
         self._dtype = np.dtype(settings.dtype)
         self._free: Free = self._cast(start)
         self._fixed: Fixed = self._cast(fixed)
@@ -226,6 +247,8 @@ class _Training:
                     self._check(at.iteration)
                     if self._checkpoint is not None and self._checkpoint.due():
                         self._checkpoint.write(self.snapshot())
+                if self._looks is not None and at.iteration in self._looks.at:
+                    self._show(self._looks.show)
         except KeyboardInterrupt:
             self._flush(report=False)
             if not self.history:
@@ -361,6 +384,22 @@ class _Training:
         jitter = jnp.asarray(self._at.jitter, self._dtype)
         return float(
             held_nlpd(learned, eta, self._free, self._fixed, self._held, jitter, self._switches)
+        )
+
+    def _show(self, show: Callable[[Look], Any]) -> None:
+        """Show what would be kept if the fit ended now; the time that takes is not the fit's."""
+        parameters, q = self._finished(self._candidate(), self._state.eta)
+        paused = perf_counter()
+        seconds, at = paused - self._began, self._at
+        show(Look(at.iteration, seconds, parameters, q, at.jitter, list(self.history), self.data))
+        self._began += perf_counter() - paused
+
+    def _finished(
+        self, learned: Array, eta: NaturalParameters
+    ) -> tuple[Parameters, InducingPosterior]:
+        final = finished(learned, eta, self._free, self._fixed, self._switches)
+        return jax.block_until_ready(
+            jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), final)
         )
 
     def _check(self, iteration: int) -> None:
@@ -502,8 +541,7 @@ class _Training:
             bound = self.bound_estimate(kept)
         finally:
             self.data.sampler.close()
-        final = finished(kept.learned, kept.eta, self._free, self._fixed, self._switches)
-        parameters, q = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), final)
+        parameters, q = self._finished(kept.learned, kept.eta)
         return StochasticFit(
             parameters,
             q,
@@ -572,14 +610,18 @@ def fit_stochastic(
     began: float | None = None,
     stage: Stage | None = None,
     snapshot: Snapshot | None = None,
+    looks: Looks | None = None,
 ) -> StochasticFit:
     """Maximise the bound by stochastic steps from ``start``, with q(s) = p(s) or ``eta``.
 
     ``began`` is the time (``perf_counter``) from which the budget counts: now, if None. With a
-    ``snapshot`` the fit goes on from there, on ``data`` divided as it was then.
+    ``snapshot`` the fit goes on from there, on ``data`` divided as it was then. ``looks`` are not
+    counted in its time.
     """
     began = perf_counter() if began is None else began
-    training = _Training(start, fixed, data, switches, settings, eta, rng, report, began, stage)
+    training = _Training(
+        start, fixed, data, switches, settings, eta, rng, report, began, stage, looks
+    )
     if snapshot is not None:
         training.restore(snapshot)
     return training.fit()
