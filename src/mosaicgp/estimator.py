@@ -19,9 +19,10 @@ from mosaicgp import arguments as _arguments
 from mosaicgp import validation
 from mosaicgp._version import __version__
 from mosaicgp.checkpoints import Checkpoint, digest
-from mosaicgp.data.blocks import Blocks, chunk
+from mosaicgp.data.absorbing import absorb
+from mosaicgp.data.blocks import Blocks, StoredBlocks, chunk
 from mosaicgp.data.disk import DiskBlocks, Workspace
-from mosaicgp.data.division import Division, absorb, regroup
+from mosaicgp.data.division import regroup
 from mosaicgp.data.partition import Partition
 from mosaicgp.data.rows import ArrayRows, Rows, UserRows, is_dataset, whole
 from mosaicgp.data.scaling import Scaling
@@ -354,8 +355,9 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         if self.partition_ is not None and blocks is not None:
             if isinstance(blocks, DiskBlocks):
                 workspace = Workspace(self._arguments["work_dir"])
-            _, blocks = absorb(
-                Division(self.partition_, blocks),
+            blocks = absorb(
+                self.partition_,
+                blocks,
                 X_std,
                 y_std,
                 self._n_rows_numbered,
@@ -419,19 +421,17 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
     def _keep_outcome(
         self, outcome: Outcome, plan: Plan, nodes: FloatArray, encoding: Encoding | None
     ) -> None:
-        blocks, workspace = outcome.blocks, outcome.workspace
+        local, workspace = plan.switches.approximation.local, outcome.workspace
         if workspace is not None:
-            local = plan.switches.approximation.local
             workspace.release(keep=local)
-            if not local:
-                blocks = workspace = None
+            workspace = workspace if local else None
         self._keep(
             arguments=self.get_params(deep=False),
             switches=plan.switches,
             posterior=outcome.posterior,
             scaling=outcome.scaling,
             partition=outcome.partition,
-            blocks=blocks,
+            blocks=_kept_blocks(outcome.blocks, local),
             nodes=nodes,
             fit_result=outcome.fit_result,
             history=outcome.history,
@@ -724,6 +724,13 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         if isinstance(blocks := state.get("blocks_"), DiskBlocks):
             state = state | {"blocks_": blocks.in_memory()}
         return state
+
+
+def _kept_blocks(blocks: Blocks | StoredBlocks | None, local: bool) -> Blocks | DiskBlocks | None:
+    """What of the rows by block stays with a model; ``local`` predictions need them."""
+    if isinstance(blocks, Blocks | DiskBlocks | None):
+        return blocks if local or not isinstance(blocks, DiskBlocks) else None
+    return blocks.in_memory() if local else None  # a copy: the user may change the table
 
 
 def _shorthand(kind: str) -> Callable[..., SparseGPRegressor]:

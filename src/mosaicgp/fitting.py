@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaicgp.checkpoints import Checkpoint, Snapshot
-from mosaicgp.data.blocks import Blocks, chunk
-from mosaicgp.data.disk import DiskBlocks, Workspace, bytes_of, written
+from mosaicgp.data.blocks import Blocks, StoredBlocks, chunk
+from mosaicgp.data.disk import Workspace, bytes_of, written
 from mosaicgp.data.division import divide
 from mosaicgp.data.partition import Partition
 from mosaicgp.data.rows import ArrayRows, Rows, StandardRows, whole
@@ -111,7 +111,7 @@ class Outcome(NamedTuple):
     posterior: Posterior
     scaling: Scaling
     partition: Partition | None
-    blocks: Blocks | DiskBlocks | None
+    blocks: Blocks | StoredBlocks | None
     fit_result: FitResult
     history: Table
     error: Exception | None = None
@@ -180,8 +180,8 @@ def _fit_exact(
     partition: Partition | None = None
     if switches.approximation.blocked:
         dividing = _division_streams(streams.division, 0)[0]
-        partition, blocks = divide(rows, plan.partition, plan.block_rows, dividing)
-        assert isinstance(blocks, Blocks)
+        partition, found = divide(_in_memory(rows), plan.partition, plan.block_rows, dividing)
+        blocks = found.in_memory()
     else:
         blocks = chunk(*whole(rows), CHUNK_ROWS)
     sample, _ = rows.gather(sample_rows(rows.count(), streams.inducing))
@@ -236,8 +236,7 @@ def _fit_by_rows(
         return _by_rows(rows, plan, settings, streams, job, began, ahead=False)
     # Rows at random places of the table are asked for at every step.
     if not _on_disk(plan, n, rows.n_features):
-        in_memory = StandardRows(ArrayRows(*whole(rows.rows)), rows.scaling)
-        return _by_rows(in_memory, plan, settings, streams, job, began, ahead=False)
+        return _by_rows(_in_memory(rows), plan, settings, streams, job, began, ahead=False)
     workspace = Workspace(plan.work_dir)
     try:
         workspace.require(bytes_of(n, rows.n_features))
@@ -246,6 +245,13 @@ def _fit_by_rows(
         return _by_rows(mapped, plan, settings, streams, job, began, ahead=True)
     finally:
         workspace.release(keep=False)
+
+
+def _in_memory(rows: StandardRows) -> StandardRows:
+    """The same rows, read if they are not in memory yet."""
+    if isinstance(rows.rows, ArrayRows):
+        return rows
+    return StandardRows(ArrayRows(*whole(rows.rows)), rows.scaling)
 
 
 def _by_rows(
@@ -319,8 +325,8 @@ def _piloted(
     plan = replace(plan, storage="memory")
     outcome = _by_blocks(sample, plan, settings, _streams(rng), job, began, "pilot")
     if outcome.fit_result.status in ("interrupted", "failed"):
-        blocks = outcome.blocks
-        assert isinstance(blocks, Blocks)
+        assert isinstance(outcome.blocks, StoredBlocks)
+        blocks = outcome.blocks.in_memory()
         table = np.append(chosen, -1)  # padding stays -1
         return outcome._replace(blocks=replace(blocks, rows=table[blocks.rows]))
     seconds = perf_counter() - began
@@ -342,6 +348,7 @@ def _by_blocks(
     """One stage of a fit: divide the rows, or divide them again as a checkpoint had them; train."""
     n = rows.count()
     workspace = Workspace(plan.work_dir) if _on_disk(plan, n, rows.n_features) else None
+    rows = _in_memory(rows) if workspace is None else rows
     try:
         outcome = _divided_and_trained(rows, plan, settings, streams, job, began, name, workspace)
     except BaseException:
@@ -453,7 +460,7 @@ class _Partitioned:
         n_blocks = max(1, (plan.batch_rows or BLOCK_ROWS_A_STEP) // plan.block_rows)
         sampler = BlockSampler(blocks, held, n_blocks, sampling)
         return training.TrainingData(
-            sampler if isinstance(blocks, Blocks) else Ahead(sampler),
+            Ahead(sampler),
             held,
             partition,
             blocks,

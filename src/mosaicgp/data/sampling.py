@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaicgp.data.blocks import Blocks
-from mosaicgp.data.disk import DiskBlocks
+from mosaicgp.data.blocks import Blocks, StoredBlocks
 from mosaicgp.data.rows import Rows
 
 FloatArray = NDArray[np.floating]
@@ -107,7 +106,7 @@ class BlockSampler(Sampler):
 
     def __init__(
         self,
-        blocks: Blocks | DiskBlocks,
+        blocks: Blocks | StoredBlocks,
         held: Held | None,
         per_batch: int,
         rng: np.random.Generator,
@@ -202,7 +201,7 @@ def hold_rows(rows: Rows, n_held: int, rng: np.random.Generator) -> tuple[Held, 
     return Held(X[None], y[None], np.ones((1, n_held)), none, np.empty((1, 0))), chosen
 
 
-def hold_in_blocks(blocks: Blocks | DiskBlocks, n_held: int, rng: np.random.Generator) -> Held:
+def hold_in_blocks(blocks: Blocks | StoredBlocks, n_held: int, rng: np.random.Generator) -> Held:
     """About ``n_held`` rows, an eighth of each of a few random blocks."""
     share = max(1, blocks.block_size // 8)
     n_groups = int(np.clip(round(n_held / share), 1, blocks.n_blocks))

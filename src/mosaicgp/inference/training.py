@@ -14,8 +14,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from mosaicgp.checkpoints import Checkpoint, Snapshot
-from mosaicgp.data.blocks import Blocks
-from mosaicgp.data.disk import DiskBlocks
+from mosaicgp.data.blocks import StoredBlocks
 from mosaicgp.data.partition import Partition
 from mosaicgp.data.sampling import Held, Sampler, SamplerState
 from mosaicgp.inference.exact import FitError
@@ -94,7 +93,7 @@ class TrainingData:
     sampler: Sampler
     held: Held | None
     partition: Partition | None = None
-    blocks: Blocks | DiskBlocks | None = None
+    blocks: StoredBlocks | None = None
     division: int = 0
     scale: NDArray[np.float64] | None = None
     adapt: Callable[[NDArray[np.float64], int], TrainingData] | None = None
