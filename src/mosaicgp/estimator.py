@@ -22,9 +22,9 @@ from mosaicgp.checkpoints import Checkpoint, digest
 from mosaicgp.data.absorbing import absorb
 from mosaicgp.data.blocks import Blocks, StoredBlocks, chunk
 from mosaicgp.data.disk import DiskBlocks, Workspace
-from mosaicgp.data.division import regroup
+from mosaicgp.data.division import arranged, chunked, regroup
 from mosaicgp.data.partition import Partition
-from mosaicgp.data.rows import ArrayRows, Rows, UserRows, is_dataset, whole
+from mosaicgp.data.rows import ArrayRows, Rows, StandardRows, UserRows, is_dataset, whole
 from mosaicgp.data.scaling import Scaling
 from mosaicgp.fitting import CHUNK_ROWS, Job, Outcome, Plan, Start, fit_rows
 from mosaicgp.inference.evaluate import full_bound
@@ -130,7 +130,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         Precision of the stochastic steps.
     storage : {"auto", "memory", "disk"}, default="auto"
         Where stochastic inference keeps the rows by block. "auto" is disk for tables of more than
-        256 MB. The result is the same to the bit.
+        32 MB. The result is the same to the bit.
     work_dir : path or None, default=None
         Folder for those files. None is a temporary one, removed with the model; in a folder of
         your own "pic" leaves the rows by block, which it predicts from.
@@ -614,9 +614,19 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
 
         Every constant is there, so that on the training rows it bounds their log evidence. With
         correlated noise and many rows, where the closed form of Ψ would take minutes, Ψ is summed
-        to a high order of its expansion instead.
+        to a high order of its expansion instead. The rows of a dataset pass through files in a
+        temporary folder (in ``work_dir``, if there is one) and need not fit in memory.
         """
-        blocks = self._blocks_of(X, y)
+        check_is_fitted(self)
+        if not is_dataset(X):
+            return self._bound_of(self._blocks_of(X, y))
+        rows = StandardRows(self._training_rows(self._as_dataset(X), y), self.scaling_)
+        workspace = Workspace(None, within=self._arguments["work_dir"])  # gone when this returns
+        if self.partition_ is None:
+            return self._bound_of(chunked(rows, CHUNK_ROWS, workspace))
+        return self._bound_of(arranged(rows, self.partition_, self._fitted.block_rows, workspace))
+
+    def _bound_of(self, blocks: Blocks | StoredBlocks) -> float:
         bound = full_bound(
             self.posterior_.parameters(),
             self.posterior_.inducing(),

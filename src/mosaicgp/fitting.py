@@ -49,7 +49,7 @@ HELD_ROWS = 1000
 LEAST_ROWS_TO_HOLD = 5000
 
 # Tables of more bytes than this are kept in files while they are trained on.
-MEMORY_BYTES = 2**28
+MEMORY_BYTES = 2**25
 
 # A table of more than this many rows is not divided again and again: a pilot fit on a sample finds
 # out along which inputs the noise is correlated.
@@ -318,7 +318,7 @@ def _piloted(
     done = None if job.checkpoint is None else job.checkpoint.read("piloted")
     if done is not None:
         return Piloted(Posterior.from_arrays(done.arrays), done.header["seconds"])
-    chosen = np.sort(rng.choice(rows.count(), size=PILOT_ROWS, replace=False))
+    chosen = np.sort(rng.choice(rows.count(), PILOT_ROWS, replace=False, shuffle=False))
     sample = StandardRows(ArrayRows(*rows.rows.gather(chosen)), rows.scaling)
     if settings.max_time is not None:
         settings = replace(settings, max_time=PILOT_TIME * settings.max_time)

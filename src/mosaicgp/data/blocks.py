@@ -246,11 +246,16 @@ def chunk(X: ArrayLike, y: ArrayLike, size: int) -> Blocks:
     if size < 1:
         raise ValueError(f"size: must be at least 1, got {size}")
     n = len(y)
-    size = max(min(size, 1 << (n - 1).bit_length()), _SMALLEST_CHUNK)
+    size = chunk_size(n, size)
     n_blocks = -(-n // size)
     rows = np.arange(n_blocks * size, dtype=np.int64)
     rows[n:] = -1
     return _gather(X, y, rows.reshape(n_blocks, size), np.arange(n_blocks, dtype=np.int64))
+
+
+def chunk_size(n: int, size: int) -> int:
+    """Rows of the blocks that ``chunk`` makes of n rows."""
+    return max(min(size, 1 << (n - 1).bit_length()), _SMALLEST_CHUNK)
 
 
 def _checked(X: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.floating], NDArray[np.floating]]:

@@ -200,13 +200,14 @@ def append_blocks(blocks: Blocks, file: BinaryIO) -> None:
 class Workspace:
     """A folder for the files of one fit, which no other fit may use meanwhile.
 
-    Without a given folder it is a temporary one, removed when nothing refers to it any more.
+    Without a given folder it is a temporary one, ``within`` another if that is named, and removed
+    when nothing refers to it any more.
     """
 
-    def __init__(self, folder: str | Path | None) -> None:
+    def __init__(self, folder: str | Path | None, within: str | Path | None = None) -> None:
         try:
             if folder is None:
-                self.path = Path(tempfile.mkdtemp(prefix="mosaicgp-"))
+                self.path = Path(tempfile.mkdtemp(prefix="mosaicgp-", dir=within))
                 weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
             else:
                 self.path = Path(folder)
@@ -214,8 +215,8 @@ class Workspace:
             self._lock = FolderLock(self.path / "work.lock")
         except (OSError, FolderInUseError) as error:
             raise WorkFolderError(
-                f"work_dir: the working folder {folder or tempfile.gettempdir()} cannot be used "
-                f"({error}). Choose another folder that you may write to."
+                f"work_dir: the working folder {folder or within or tempfile.gettempdir()} cannot "
+                f"be used ({error}). Choose another folder that you may write to."
             ) from error
 
     def release(self, keep: bool = True) -> None:

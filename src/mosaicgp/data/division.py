@@ -17,12 +17,13 @@ from mosaicgp.data.blocks import (
     LARGEST_CELL,
     Blocks,
     StoredBlocks,
+    chunk_size,
     cut_cells,
     grouped,
     least_rows,
 )
 from mosaicgp.data.buckets import Buckets, scattered
-from mosaicgp.data.disk import Workspace
+from mosaicgp.data.disk import DiskBlocks, Workspace, bytes_of, written
 from mosaicgp.data.partition import BalancedTree, KMeansCells, Partition
 from mosaicgp.data.rows import Rows
 
@@ -98,6 +99,16 @@ def regroup(X: FloatArray, y: FloatArray, partition: Partition, block_rows: int)
     return grouped(X, y, partition.assign(X), block_rows)
 
 
+def chunked(rows: Rows, size: int, workspace: Workspace) -> DiskBlocks:
+    """Blocks of consecutive rows, as ``blocks.chunk`` makes them, on disk."""
+    n = rows.count()
+    size = chunk_size(n, size)
+    workspace.require(bytes_of(n, rows.n_features))
+    file = written(rows.chunks(), workspace.new_file()).file
+    start = np.append(np.arange(0, n, size), n)
+    return DiskBlocks(file, start, np.arange(len(start) - 1), size)
+
+
 def n_blocks_of(n: int, block_rows: int) -> int:
     """Blocks that n rows are divided into: so many that none is larger than ``block_rows``, which
     every block is padded to; so all tables share one shape."""
@@ -114,7 +125,7 @@ def _coarse(rows: Rows, rng: np.random.Generator, scale: FloatArray | None) -> B
     n_buckets = _n_buckets(n)
     sample = np.zeros((1, rows.n_features))
     if n_buckets > 1:
-        chosen = np.sort(rng.choice(n, size=min(n, SAMPLE_ROWS), replace=False))
+        chosen = np.sort(rng.choice(n, min(n, SAMPLE_ROWS), replace=False, shuffle=False))
         sample, _ = rows.gather(chosen)
     return BalancedTree.build(sample, n_buckets, rng, scale)
 
