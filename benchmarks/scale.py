@@ -106,7 +106,7 @@ def page(results: list[dict], turns: dict[str, list[float]], turn_rows: int, n: 
     lines = [
         "# Tables on disk",
         "",
-        f"pic with its defaults on a generated Parquet folder of {INPUTS} inputs, {n:,} iterations,",
+        f"pic with its defaults on a generated Parquet folder of {INPUTS} inputs, {n:,} steps,",
         "every fit in a process of its own, whose peak memory this is. Rows are divided from the",
         "Parquet files into blocks on disk. A step is the median over windows of the search.",
         "",
