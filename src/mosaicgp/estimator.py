@@ -18,11 +18,12 @@ from mosaicgp import arguments as _arguments
 from mosaicgp import validation
 from mosaicgp._version import __version__
 from mosaicgp.checkpoints import Checkpoint, digest
-from mosaicgp.data.blocks import Blocks, chunk
+from mosaicgp.data.absorbing import absorb
+from mosaicgp.data.blocks import Blocks, StoredBlocks, chunk
 from mosaicgp.data.disk import DiskBlocks, Workspace
-from mosaicgp.data.division import Division, absorb, regroup
+from mosaicgp.data.division import arranged, chunked, regroup
 from mosaicgp.data.partition import Partition
-from mosaicgp.data.rows import ArrayRows, Rows, UserRows, is_dataset, whole
+from mosaicgp.data.rows import ArrayRows, Rows, StandardRows, UserRows, is_dataset, whole
 from mosaicgp.data.scaling import Scaling
 from mosaicgp.fitting import (
     CHUNK_ROWS,
@@ -139,7 +140,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         Precision of the stochastic steps.
     storage : {"auto", "memory", "disk"}, default="auto"
         Where stochastic inference keeps the rows by block. "auto" is disk for tables of more than
-        256 MB. The result is the same to the bit.
+        32 MB. The result is the same to the bit.
     work_dir : path or None, default=None
         Folder for those files. None is a temporary one, removed with the model; in a folder of
         your own "pic" leaves the rows by block, which it predicts from.
@@ -390,8 +391,9 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         if self.partition_ is not None and blocks is not None:
             if isinstance(blocks, DiskBlocks):
                 workspace = Workspace(self._arguments["work_dir"])
-            _, blocks = absorb(
-                Division(self.partition_, blocks),
+            blocks = absorb(
+                self.partition_,
+                blocks,
                 X_std,
                 y_std,
                 self._n_rows_numbered,
@@ -458,19 +460,17 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         return {name: value for name, value in plain.items() if name not in apart} | own
 
     def _keep_outcome(self, outcome: Outcome, plan: Plan, nodes: FloatArray, X: Any) -> None:
-        blocks, workspace = outcome.blocks, outcome.workspace
+        local, workspace = plan.switches.approximation.local, outcome.workspace
         if workspace is not None:
-            local = plan.switches.approximation.local
             workspace.release(keep=local)
-            if not local:
-                blocks = workspace = None
+            workspace = workspace if local else None
         self._keep(
             arguments=self.get_params(deep=False),
             switches=plan.switches,
             posterior=outcome.posterior,
             scaling=outcome.scaling,
             partition=outcome.partition,
-            blocks=blocks,
+            blocks=_kept_blocks(outcome.blocks, local),
             nodes=nodes,
             fit_result=outcome.fit_result,
             history=outcome.history,
@@ -681,9 +681,19 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
 
         Every constant is there, so that on the training rows it bounds their log evidence. With
         correlated noise and many rows, where the closed form of Ψ would take minutes, Ψ is summed
-        to a high order of its expansion instead.
+        to a high order of its expansion instead. The rows of a dataset pass through files in a
+        temporary folder (in ``work_dir``, if there is one) and need not fit in memory.
         """
-        blocks = self._blocks_of(X, y)
+        check_is_fitted(self)
+        if not is_dataset(X):
+            return self._bound_of(self._blocks_of(X, y))
+        rows = StandardRows(self._training_rows(self._as_dataset(X), y), self.scaling_)
+        workspace = Workspace(None, within=self._arguments["work_dir"])  # gone when this returns
+        if self.partition_ is None:
+            return self._bound_of(chunked(rows, CHUNK_ROWS, workspace))
+        return self._bound_of(arranged(rows, self.partition_, self._fitted.block_rows, workspace))
+
+    def _bound_of(self, blocks: Blocks | StoredBlocks) -> float:
         bound = full_bound(
             self.posterior_.parameters(),
             self.posterior_.inducing(),
@@ -791,6 +801,13 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         if isinstance(blocks := state.get("blocks_"), DiskBlocks):
             state = state | {"blocks_": blocks.in_memory()}
         return state
+
+
+def _kept_blocks(blocks: Blocks | StoredBlocks | None, local: bool) -> Blocks | DiskBlocks | None:
+    """What of the rows by block stays with a model; ``local`` predictions need them."""
+    if isinstance(blocks, Blocks | DiskBlocks | None):
+        return blocks if local or not isinstance(blocks, DiskBlocks) else None
+    return blocks.in_memory() if local else None  # a copy: the user may change the table
 
 
 def _shorthand(kind: str) -> Callable[..., SparseGPRegressor]:

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaicgp.checkpoints import Checkpoint, Snapshot
-from mosaicgp.data.blocks import Blocks, chunk
-from mosaicgp.data.disk import DiskBlocks, Workspace, bytes_of, written
+from mosaicgp.data.blocks import Blocks, StoredBlocks, chunk
+from mosaicgp.data.disk import Workspace, bytes_of, written
 from mosaicgp.data.division import divide
 from mosaicgp.data.partition import Partition
 from mosaicgp.data.rows import ArrayRows, Rows, StandardRows, whole
@@ -49,7 +49,7 @@ HELD_ROWS = 1000
 LEAST_ROWS_TO_HOLD = 5000
 
 # Tables of more bytes than this are kept in files while they are trained on.
-MEMORY_BYTES = 2**28
+MEMORY_BYTES = 2**25
 
 # A table of more than this many rows is not divided again and again: a pilot fit on a sample finds
 # out along which inputs the noise is correlated.
@@ -119,7 +119,7 @@ class Outcome(NamedTuple):
     posterior: Posterior
     scaling: Scaling
     partition: Partition | None
-    blocks: Blocks | DiskBlocks | None
+    blocks: Blocks | StoredBlocks | None
     fit_result: FitResult
     history: Table
     error: Exception | None = None
@@ -188,8 +188,8 @@ def _fit_exact(
     partition: Partition | None = None
     if switches.approximation.blocked:
         dividing = _division_streams(streams.division, 0)[0]
-        partition, blocks = divide(rows, plan.partition, plan.block_rows, dividing)
-        assert isinstance(blocks, Blocks)
+        partition, found = divide(_in_memory(rows), plan.partition, plan.block_rows, dividing)
+        blocks = found.in_memory()
     else:
         blocks = chunk(*whole(rows), CHUNK_ROWS)
     sample, _ = rows.gather(sample_rows(rows.count(), streams.inducing))
@@ -246,8 +246,7 @@ def _fit_by_rows(
         return _by_rows(rows, plan, settings, streams, job, began, ahead=False)
     # Rows at random places of the table are asked for at every step.
     if not _on_disk(plan, n, rows.n_features):
-        in_memory = StandardRows(ArrayRows(*whole(rows.rows)), rows.scaling)
-        return _by_rows(in_memory, plan, settings, streams, job, began, ahead=False)
+        return _by_rows(_in_memory(rows), plan, settings, streams, job, began, ahead=False)
     workspace = Workspace(plan.work_dir)
     try:
         workspace.require(bytes_of(n, rows.n_features))
@@ -271,6 +270,13 @@ class _Resumed(NamedTuple):
             return cls(None, None)
         stage = training.Stage(job.checkpoint, name, settings.max_iter)
         return cls(stage, stage.read())
+
+
+def _in_memory(rows: StandardRows) -> StandardRows:
+    """The same rows, read if they are not in memory yet."""
+    if isinstance(rows.rows, ArrayRows):
+        return rows
+    return StandardRows(ArrayRows(*whole(rows.rows)), rows.scaling)
 
 
 def _by_rows(
@@ -337,7 +343,7 @@ def _piloted(
     done = None if job.checkpoint is None else job.checkpoint.read("piloted")
     if done is not None:
         return Piloted(Posterior.from_arrays(done.arrays), done.header["seconds"])
-    chosen = np.sort(rng.choice(rows.count(), size=PILOT_ROWS, replace=False))
+    chosen = np.sort(rng.choice(rows.count(), PILOT_ROWS, replace=False, shuffle=False))
     sample = StandardRows(ArrayRows(*rows.rows.gather(chosen)), rows.scaling)
     if settings.max_time is not None:
         settings = replace(settings, max_time=PILOT_TIME * settings.max_time)
@@ -345,8 +351,8 @@ def _piloted(
     unseen = job._replace(snapshots=None)
     outcome = _by_blocks(sample, plan, settings, _streams(rng), unseen, began, "pilot")
     if outcome.fit_result.status in ("interrupted", "failed"):
-        blocks = outcome.blocks
-        assert isinstance(blocks, Blocks)
+        assert isinstance(outcome.blocks, StoredBlocks)
+        blocks = outcome.blocks.in_memory()
         table = np.append(chosen, -1)  # padding stays -1
         return outcome._replace(blocks=replace(blocks, rows=table[blocks.rows]))
     seconds = perf_counter() - began
@@ -368,6 +374,7 @@ def _by_blocks(
     """One stage of a fit: divide the rows, or divide them again as a checkpoint had them; train."""
     n = rows.count()
     workspace = Workspace(plan.work_dir) if _on_disk(plan, n, rows.n_features) else None
+    rows = _in_memory(rows) if workspace is None else rows
     try:
         outcome = _divided_and_trained(rows, plan, settings, streams, job, began, name, workspace)
     except BaseException:
@@ -492,7 +499,7 @@ class _Partitioned:
         n_blocks = rows_a_step(plan, self._rows.count()) // plan.block_rows
         sampler = BlockSampler(blocks, held, n_blocks, sampling)
         return training.TrainingData(
-            sampler if isinstance(blocks, Blocks) else Ahead(sampler),
+            Ahead(sampler),
             held,
             partition,
             blocks,

@@ -14,8 +14,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from mosaicgp.checkpoints import Checkpoint, CheckpointError, Snapshot
-from mosaicgp.data.blocks import Blocks
-from mosaicgp.data.disk import DiskBlocks
+from mosaicgp.data.blocks import StoredBlocks
 from mosaicgp.data.partition import Partition
 from mosaicgp.data.sampling import Held, Sampler, SamplerState
 from mosaicgp.inference.exact import FitError
@@ -94,7 +93,7 @@ class TrainingData:
     sampler: Sampler
     held: Held | None
     partition: Partition | None = None
-    blocks: Blocks | DiskBlocks | None = None
+    blocks: StoredBlocks | None = None
     division: int = 0
     scale: NDArray[np.float64] | None = None
     adapt: Callable[[NDArray[np.float64], int], TrainingData] | None = None
@@ -423,9 +422,7 @@ class _Training:
 
     def snapshot(self) -> Snapshot:
         """All that the rest of the fit depends on; taken when no step is pending."""
-        sampler = self.data.sampler.state
         arrays = {f"state.{k}": leaf for k, leaf in enumerate(jax.tree.leaves(self._state))}
-        arrays["order"] = sampler.order
         for name in HISTORY_ARRAYS:
             arrays[f"history.{name}"] = np.array([getattr(p, name) for p in self.history])
         if self.best is not None:
@@ -437,7 +434,7 @@ class _Training:
             "phases": [record.phase for record in self.history],
             "best_nlpd": None if self.best is None else self.best.nlpd,
             "generator": self._rng.bit_generator.state,
-            "sampler": sampler.generator,
+            "sampler": self.data.sampler.state._asdict(),
             "division": self.data.division,
             "scale": None if scale is None else scale.tolist(),
             "seconds": perf_counter() - self._began,
@@ -463,7 +460,7 @@ class _Training:
             like = (self._state.learned, self._state.eta)
             self.best = _Kept(header["best_nlpd"], *tree("best", like))
         self._rng.bit_generator.state = header["generator"]
-        self.data.sampler.state = SamplerState(header["sampler"], arrays["order"])
+        self.data.sampler.state = SamplerState(**header["sampler"])
         self._began = perf_counter() - header["seconds"]
 
     # -- the end -----------------------------------------------------------------------------------
