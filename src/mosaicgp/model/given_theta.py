@@ -1,30 +1,43 @@
-"""Statistics of blocks given draws of θ, with gradients derived by hand.
+"""What a batch is to the model given draws of θ: kernel matrices, and the few numbers behind them.
 
-Given θ the expectations are plain kernel matrices, K = k(X, Z) and K_bb = k(X, X), and a block
-enters the bound through Q = KᵀC⁻¹K, g = KᵀC⁻¹y and its constant. Drawn before anything is seen of
-the block, θ = ν + √ξ·e leaves the bound and its gradient unbiased: one draw for each row where the
-noise is independent (rows then meet only in sums), one for each block where it is correlated.
+Given θ the expectations are plain kernel matrices. Drawn before anything is seen of a block,
+θ = ν + √ξ·e leaves the bound and its gradient unbiased: one draw for each row where the noise is
+independent (rows then meet only in sums), one for each block where it is correlated.
 
-The functions below carry their own derivatives: reverse-mode differentiation through a
-factorisation costs several times what the formulas do (docs/mathematics.md, "Cheap gradients").
+``features`` are what automatic differentiation goes through; ``matrices`` follow from them, and
+their derivatives and all that is dense are written out in ``model/dense.py``.
 """
+
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from mosaicgp.model.bound import Block, Parameters, Statistics
-from mosaicgp.model.kernel import cross, gram, inducing_gram, squared_distance
-from mosaicgp.model.linalg import (
-    cholesky,
-    gram_of_columns,
-    inner_congruence,
-    outer_congruence,
-    transposed,
-    triangular_inverse,
-)
-from mosaicgp.model.noise import Noise
+from mosaicgp.model.bound import Block, Parameters
+from mosaicgp.model.kernel import squared_distance, unit_gram
+from mosaicgp.model.noise import Noise, NoiseState
 from mosaicgp.model.posterior import nodes_to_theta
+
+
+class Features(NamedTuple):
+    """Of every row of a batch, ``rows`` (n, d + 2): R = Λx, the scale that multiplies its kernel
+    values, and its target; Z (m, d); C (b, n_b, n_b) where the noise is correlated, else None; and
+    the part of the bound that depends on nothing else."""
+
+    rows: Array
+    Z: Array
+    C: Array | None
+    constant: Array
+
+
+class Matrices(NamedTuple):
+    """A = [W, t] (n, m + 1) with W = scale_i exp(−½‖r_i − z_j‖²), K = k(Z, Z) (m, m), and K_bb
+    (b, n_b, n_b) of correlated rows."""
+
+    A: Array
+    K: Array
+    K_bb: Array | None
 
 
 def nodes_shape(noise: Noise, n_blocks: int, block_size: int, d: int) -> tuple[int, ...]:
@@ -32,161 +45,47 @@ def nodes_shape(noise: Noise, n_blocks: int, block_size: int, d: int) -> tuple[i
     return (n_blocks, 1 if noise.correlated else block_size, d + 1)
 
 
-def sampled_statistics(
+def features(
     parameters: Parameters, blocks: Block, nodes: Array, noise: Noise, jitter: Array
-) -> Statistics:
-    """Summed statistics of blocks stacked in front, at the θ of ``nodes`` (``nodes_shape``)."""
-    if noise.correlated:
-        Q, g, constant = _correlated(parameters, blocks, nodes, noise, jitter)
-    else:
-        Q, g, constant = _independent(parameters, blocks, nodes, noise, jitter)
-    psi, projection = whiten(inducing_gram(parameters.Z, jitter), Q, g)
-    n = jnp.sum(blocks.mask)
-    return Statistics(psi, projection, constant - 0.5 * n * jnp.log(2 * jnp.pi))
-
-
-def _independent(
-    parameters: Parameters, blocks: Block, nodes: Array, noise: Noise, jitter: Array
-) -> tuple[Array, Array, Array]:
-    """Q (m, m), g (m,) and the constant; all rows at once, each with its own θ."""
+) -> Features:
+    """The features of blocks stacked in front, at the θ of ``nodes`` (``nodes_shape``)."""
     theta = parameters.theta
-    X, y, mask = (part.reshape(-1, *part.shape[2:]) for part in blocks)
-    lam, sigma_f = nodes_to_theta(nodes.reshape(len(y), -1), theta)
-    variance = noise.marginal(noise.prepare(parameters.noise, jitter), X)
-    root = mask / jnp.sqrt(variance)
-    Q, g = row_statistics(X * lam, parameters.Z, root * sigma_f, root * y)
-    second = theta.alpha**2 + theta.beta
-    constant = -0.5 * jnp.sum(mask * jnp.log(variance) + root**2 * (y**2 + second))
-    return Q, g, constant
-
-
-def _correlated(
-    parameters: Parameters, blocks: Block, nodes: Array, noise: Noise, jitter: Array
-) -> tuple[Array, Array, Array]:
-    """The same, with one θ a block."""
+    n_blocks, n, d = blocks.X.shape
+    lam, sigma_f = nodes_to_theta(nodes.reshape(-1, d + 1), theta)
     state = noise.prepare(parameters.noise, jitter)
+    X, y, mask = (part.reshape(-1, *part.shape[2:]) for part in blocks)
+    size = jnp.sum(mask) * jnp.log(2 * jnp.pi)
+    if noise.correlated:
+        R = (blocks.X * lam[:, None, :]).reshape(-1, d)
+        scale = (blocks.mask * sigma_f[:, None]).reshape(-1)
+        rows = jnp.column_stack([R, scale, y])
+        return Features(rows, parameters.Z, _covariances(blocks, noise, state), -0.5 * size)
+    variance = noise.marginal(state, X)
+    root = mask / jnp.sqrt(variance)
+    rows = jnp.column_stack([X * lam, root * sigma_f, root * y])
+    second = theta.alpha**2 + theta.beta
+    constant = -0.5 * (size + jnp.sum(mask * jnp.log(variance) + root**2 * second))
+    return Features(rows, parameters.Z, None, constant)
 
-    def one(block: Block, node: Array) -> tuple[Array, Array, Array]:
-        X, y, mask = block
-        (lam,), (sigma_f,) = nodes_to_theta(node, parameters.theta)
-        K = cross(X, parameters.Z, lam, sigma_f) * mask[:, None]
-        K_bb = gram(X, lam, sigma_f**2) * (mask[:, None] * mask[None, :])
-        return dense_statistics(K, K_bb, noise.covariance(state, X, mask), y)
 
-    if blocks.X.shape[0] == 1:
-        block = jax.tree.map(lambda part: part[0], blocks)
-        return one(block, nodes[0])
+def matrices(found: Features) -> Matrices:
+    """The kernel matrices of features."""
+    (m, d), rows = found.Z.shape, found.rows
+    R, scale, t = rows[:, :d], rows[:, d], rows[:, d + 1]
+    W = scale[:, None] * jnp.exp(-0.5 * squared_distance(R, found.Z))
+    A = jnp.concatenate([W, t[:, None]], axis=1)
+    K_bb = None
+    if found.C is not None:
+        n_blocks, n, _ = found.C.shape
+        s = scale.reshape(n_blocks, n)
+        K_bb = jax.vmap(unit_gram)(R.reshape(n_blocks, n, d)) * (s[:, :, None] * s[:, None, :])
+    return Matrices(A, unit_gram(found.Z), K_bb)
+
+
+def _covariances(blocks: Block, noise: Noise, state: NoiseState) -> Array:
+    """C of every block (b, n, n)."""
+    if blocks.X.shape[0] == 1:  # a loop would only be compiled in vain
+        return noise.covariance(state, blocks.X[0], blocks.mask[0])[None]
     # One block after the other: batched factorisations can wait for each other for ever on a
     # machine with few threads.
-    parts = lax.map(lambda pair: one(*pair), (blocks, nodes))
-    Q, g, constant = (jnp.sum(part, axis=0) for part in parts)
-    return Q, g, constant
-
-
-# ---------------------------------------------------------------------------------------------
-# Functions with derivatives of their own
-
-
-@jax.custom_vjp
-def row_statistics(R: Array, Z: Array, scale: Array, t: Array) -> tuple[Array, Array]:
-    """WᵀW (m, m) and Wᵀt (m,) for W = scale_i exp(−½‖r_i − z_j‖²), R (n, d), Z (m, d)."""
-    return _row_forward(R, Z, scale, t)[0]
-
-
-_RowSaved = tuple[Array, Array, Array, Array, Array]
-
-
-def _row_forward(
-    R: Array, Z: Array, scale: Array, t: Array
-) -> tuple[tuple[Array, Array], _RowSaved]:
-    W = scale[:, None] * jnp.exp(-0.5 * squared_distance(R, Z))
-    return (gram_of_columns(W), W.T @ t), (R, Z, scale, t, W)
-
-
-def _row_backward(saved: _RowSaved, bars: tuple[Array, Array]) -> tuple[Array, Array, Array, Array]:
-    R, Z, scale, t, W = saved
-    Q_bar, g_bar = bars
-    H = (W @ (Q_bar + Q_bar.T) + t[:, None] * g_bar[None, :]) * W
-    by_row = jnp.sum(H, axis=1)
-    R_bar = H @ Z - by_row[:, None] * R
-    Z_bar = H.T @ R - jnp.sum(H, axis=0)[:, None] * Z
-    real = scale != 0.0  # not a row that pads
-    scale_bar = jnp.where(real, by_row, 0.0) / jnp.where(real, scale, 1.0)
-    return R_bar, Z_bar, scale_bar, W @ g_bar
-
-
-row_statistics.defvjp(_row_forward, _row_backward)
-
-
-@jax.custom_vjp
-def whiten(Sigma: Array, Q: Array, g: Array) -> tuple[Array, Array]:
-    """L⁻¹QL⁻ᵀ (m, m) and L⁻¹g (m,) with Σ = LLᵀ, for symmetric Q."""
-    return _whiten_forward(Sigma, Q, g)[0]
-
-
-def _whiten_forward(
-    Sigma: Array, Q: Array, g: Array
-) -> tuple[tuple[Array, Array], tuple[Array, Array, Array]]:
-    L_inv = triangular_inverse(cholesky(Sigma))
-    psi = outer_congruence(L_inv, Q)
-    projection = L_inv @ g
-    return (psi, projection), (L_inv, psi, projection)
-
-
-def _whiten_backward(
-    saved: tuple[Array, Array, Array], bars: tuple[Array, Array]
-) -> tuple[Array, Array, Array]:
-    # With N = −(ψ̄ + ψ̄ᵀ)ψ − p̄pᵀ and Φ the lower triangle with half its diagonal, the derivative of
-    # the Cholesky factor gives Σ̄ = L⁻ᵀ sym(Φ(N)) L⁻¹.
-    L_inv, psi, projection = saved
-    psi_bar, projection_bar = bars
-    psi_bar = 0.5 * (psi_bar + psi_bar.T)
-    N = -2.0 * psi_bar @ psi - jnp.outer(projection_bar, projection)
-    lower = jnp.tril(N, -1)
-    inner = 0.5 * (lower + lower.T + jnp.diag(jnp.diagonal(N)))
-    Sigma_bar = inner_congruence(L_inv, inner)
-    return Sigma_bar, inner_congruence(L_inv, psi_bar), projection_bar @ L_inv
-
-
-whiten.defvjp(_whiten_forward, _whiten_backward)
-
-
-@jax.custom_vjp
-def dense_statistics(K: Array, K_bb: Array, C: Array, y: Array) -> tuple[Array, Array, Array]:
-    """KᵀC⁻¹K (m, m), KᵀC⁻¹y (m,) and −½[log|C| + yᵀC⁻¹y + Tr(C⁻¹K_bb)] of one block."""
-    return _dense_forward(K, K_bb, C, y)[0]
-
-
-_DenseSaved = tuple[Array, Array, Array, Array]
-
-
-def _dense_forward(
-    K: Array, K_bb: Array, C: Array, y: Array
-) -> tuple[tuple[Array, Array, Array], _DenseSaved]:
-    chol = cholesky(C)
-    root = triangular_inverse(chol)
-    C_inv = transposed(root) @ root
-    W, u = C_inv @ K, C_inv @ y
-    log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(chol)))
-    constant = -0.5 * (log_det + y @ u + jnp.sum(C_inv * K_bb))
-    return (K.T @ W, K.T @ u, constant), (K_bb, C_inv, W, u)
-
-
-def _dense_backward(
-    saved: _DenseSaved, bars: tuple[Array, Array, Array]
-) -> tuple[Array, Array, Array, Array]:
-    K_bb, C_inv, W, u = saved
-    Q_bar, g_bar, constant_bar = bars
-    Q_bar = 0.5 * (Q_bar + Q_bar.T)
-    WQ = W @ Q_bar
-    Wg = W @ g_bar
-    K_bar = 2.0 * WQ + jnp.outer(u, g_bar)
-    # −½c̄(C⁻¹ − uuᵀ − C⁻¹K_bbC⁻¹) − WQ̄Wᵀ − sym(u(Wḡ)ᵀ)
-    cross_term = 0.5 * constant_bar * u - Wg
-    rank_one = 0.5 * (jnp.outer(u, cross_term) + jnp.outer(cross_term, u))
-    C_bar = 0.5 * constant_bar * (C_inv @ (K_bb @ C_inv) - C_inv) + rank_one - WQ @ W.T
-    y_bar = Wg - constant_bar * u
-    return K_bar, -0.5 * constant_bar * C_inv, C_bar, y_bar
-
-
-dense_statistics.defvjp(_dense_forward, _dense_backward)
+    return lax.map(lambda pair: noise.covariance(state, *pair), (blocks.X, blocks.mask))
