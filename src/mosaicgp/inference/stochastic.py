@@ -187,3 +187,7 @@ def finished(
 ) -> tuple[Parameters, InducingPosterior]:
     """The model's parameters and q(s) of a state."""
     return constrain(unpacked(learned, free, switches), fixed, switches), from_natural(eta)
+
+
+# What is compiled for a fit, to see whether another fit compiles anew.
+COMPILED = (_seen, _moved)

@@ -29,14 +29,18 @@ class NotPositive(ArithmeticError):
     """A matrix that should be positive definite is not, or is not finite."""
 
 
+_name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(
+    ("PyCapsule_GetName", ctypes.pythonapi)
+)
+_pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
 @cache
 def _routine(name: str, n_arguments: int) -> Callable[..., None]:
-    api, capsule = ctypes.pythonapi, cython_lapack.__pyx_capi__[name]
-    api.PyCapsule_GetName.argtypes = [ctypes.py_object]
-    api.PyCapsule_GetName.restype = ctypes.c_char_p
-    api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
-    pointer = api.PyCapsule_GetPointer(capsule, api.PyCapsule_GetName(capsule))
+    capsule = cython_lapack.__pyx_capi__[name]
+    pointer = _pointer_of(capsule, _name_of(capsule))
     return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * n_arguments)(pointer)
 
 
@@ -65,6 +69,8 @@ def cholesky(A: Matrix) -> Matrix:
     """Lower factor of a symmetric matrix (n, n), zeros above its diagonal."""
     L = A.copy()
     _overwrite("potrf", L, UPPER)
+    if not np.isfinite(np.sum(np.diagonal(L))):  # LAPACK lets NaN pass
+        raise NotPositive("the matrix to be factored is not finite")
     for a, b in panels(len(L)):
         L[a:b, b:] = 0.0
         np.copyto(L[a:b, a:b], 0.0, where=_above_diagonal(b - a))
