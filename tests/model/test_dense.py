@@ -140,9 +140,7 @@ def not_positive_precision(found, known):
     return found, known._replace(eta=known.eta._replace(precision=-1e6 * known.eta.precision))
 
 
-@pytest.mark.parametrize(
-    "spoil", [not_positive_noise, not_positive_prior, not_positive_precision]
-)
+@pytest.mark.parametrize("spoil", [not_positive_noise, not_positive_prior, not_positive_precision])
 def test_a_matrix_that_cannot_be_factored_is_named(spoil):
     """Wherever it is factored: here, or in the other thread."""
     with pytest.raises(NotPositive, match="row"):

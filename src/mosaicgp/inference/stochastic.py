@@ -1,13 +1,15 @@
 """The stochastic step: a few blocks, a natural gradient for q(s), Adam for everything else.
 
-``step(state, batch, control) -> state, info`` is pure and compiled once; the loop, the schedule
-and the draws of blocks and of θ live outside. Blocks and θ are drawn before anything about them is
-seen, so the bound of a step and its gradients are unbiased (docs/mathematics.md, "Stochastic
-bound").
+``step(state, free, fixed, batch, control, switches) -> state, info`` is pure. jax computes what the
+batch is to the model (``_looked_at``) and, at the end, takes the slopes back to the learned numbers
+and steps by Adam (``_moved``); both are compiled once. The dense part between them is NumPy's
+(``model/dense.py``). The loop, the schedule and the draws of blocks and of θ live outside. Blocks
+and θ are drawn before anything about them is seen, so the bound of a step and its gradients are
+unbiased (docs/mathematics.md, "Stochastic bound").
 """
 
 from functools import cache, partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,9 +17,10 @@ import numpy as np
 from jax import Array
 
 from mosaicgp.inference.parameters import Fixed, Free, Switches, constrain
+from mosaicgp.model import given_theta
 from mosaicgp.model.bound import Block, Parameters
 from mosaicgp.model.dense import Bars, Known, Moments, moments, seen
-from mosaicgp.model.given_theta import Features, Matrices, features, matrices
+from mosaicgp.model.given_theta import Features, Matrices
 from mosaicgp.model.lapack import NotPositive
 from mosaicgp.model.posterior import InducingPosterior, NaturalParameters, from_natural, kl_theta
 
@@ -33,11 +36,12 @@ def _adam() -> "optax.GradientTransformation":
 
 
 class Batch(NamedTuple):
-    """Blocks stacked in front, standard-normal ``nodes`` for θ, and the weight B/|S| of a block."""
+    """Blocks stacked in front, standard-normal ``nodes`` for θ, and the weight B/|S| of a block;
+    arrays of NumPy."""
 
     blocks: Block
-    nodes: Array
-    weight: Array
+    nodes: Any
+    weight: Any
 
 
 class Control(NamedTuple):
@@ -102,12 +106,12 @@ def initial_state(free: Free, switches: Switches, eta: NaturalParameters | None 
 
 
 @partial(jax.jit, static_argnames="switches")
-def _seen(
+def _looked_at(
     learned: Array, free: Free, fixed: Fixed, batch: Batch, jitter: Array, switches: Switches
 ) -> tuple[Features, Matrices]:
     """The batch as the dense part sees it."""
     found = _features(learned, free, fixed, batch, jitter, switches)
-    return found, matrices(found)
+    return found, given_theta.matrices(found)
 
 
 def _features(
@@ -116,7 +120,7 @@ def _features(
     """The features of a batch; the constant is weighted, and less KL(q(θ) ‖ p(θ))."""
     parameters = constrain(unpacked(learned, free, switches), fixed, switches)
     noise = switches.approximation.noise
-    found = features(parameters, batch.blocks, batch.nodes, noise, jitter)
+    found = given_theta.features(parameters, batch.blocks, batch.nodes, noise, jitter)
     constant = batch.weight * found.constant
     if switches.bayesian:
         constant = constant - kl_theta(parameters.theta, switches.prior)
@@ -150,7 +154,6 @@ def _moved(
         direction, optimiser = _adam().update(slope, optimiser)
     learned = learned + rate * direction
     average = average + weight * (learned - average)
-    # A sum is finite only if all its terms are.
     return learned, optimiser, average, jnp.isfinite(jnp.sum(learned))
 
 
@@ -162,22 +165,24 @@ def step(
     # Without a step of Adam q(s) settles, by sizes that must stay as they are.
     rho = control.rho * scale if control.rate > 0 else control.rho
     sizes = np.array([control.rate * scale, control.average, control.jitter], state.learned.dtype)
-    refused = state._replace(scale=0.5 * scale, rejected=state.rejected + 1, streak=state.streak + 1)
-    features_, matrices_ = jax.tree.map(np.asarray, _seen(state.learned, *given, sizes[2], switches))
-    known = Known(state.eta, state.q, rho, float(sizes[2]), float(batch.weight))
+    known = Known(state.eta, state.q, rho, control.jitter, float(batch.weight))
+    refused = state._replace(
+        scale=0.5 * scale, rejected=state.rejected + 1, streak=state.streak + 1
+    )
+    found = _looked_at(state.learned, *given, sizes[2], switches)
+    features, matrices = jax.tree.map(np.asarray, found)
     try:
-        found = seen(features_, matrices_, known)
+        dense = seen(features, matrices, known)
     except NotPositive:
         return refused, Info(np.nan, False)
-    bound = found.bound + float(features_.constant)
     before = (state.learned, state.optimiser, state.average)
-    *moved, finite = _moved(before, found.bars, sizes, *given, switches)
-    total = bound + float(np.sum(found.eta.precision)) + float(np.sum(found.q.mean))
-    if not (np.isfinite(total) and finite):
+    learned, optimiser, average, finite = _moved(before, dense.bars, sizes, *given, switches)
+    bound = dense.bound + float(features.constant)
+    # A sum is finite only if all its terms are.
+    if not (np.isfinite(bound + dense.eta.precision.sum() + dense.q.mean.sum()) and finite):
         return refused, Info(bound, False)
-    learned, optimiser, average = moved
     scale = min(1.0, 1.02 * scale)
-    taken = State(learned, found.eta, found.q, optimiser, average, scale, state.rejected, 0)
+    taken = State(learned, dense.eta, dense.q, optimiser, average, scale, state.rejected, 0)
     return taken, Info(bound, True)
 
 
@@ -190,4 +195,4 @@ def finished(
 
 
 # What is compiled for a fit, to see whether another fit compiles anew.
-COMPILED = (_seen, _moved)
+COMPILED = (_looked_at, _moved)

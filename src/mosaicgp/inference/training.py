@@ -284,9 +284,9 @@ class _Training:
         n_blocks, block_size, d = sample.X.shape
         shape = nodes_shape(self._switches.approximation.noise, n_blocks, block_size, d)
         nodes = self._rng.standard_normal(shape) if self._switches.bayesian else np.zeros(shape)
-        parts = (np.asarray(part, self._dtype) for part in (*sample[:3], nodes, sample.weight))
-        X, y, mask, nodes, weight = parts
-        return Batch(Block(X, y, mask), nodes, weight)
+        rows: Any = sample[:3]
+        batch = Batch(Block(*rows), nodes, sample.weight)
+        return Batch(*jax.tree.map(lambda part: np.asarray(part, self._dtype), batch))
 
     def _flush(self, report: bool = True, nlpd: float = np.nan) -> None:
         """Read what the pending steps returned; ``nlpd`` is that after the last of them."""
@@ -405,11 +405,13 @@ class _Training:
 
         def tree(name: str, like: Any) -> Any:
             leaves, structure = jax.tree.flatten(like)
-            found = (arrays[f"{name}.{k}"] for k in range(len(leaves)))
-            # A number stays one of Python, an array one of jax or of NumPy.
-            kinds = [jnp.asarray if isinstance(leaf, Array) else type(leaf) for leaf in leaves]
-            kinds = [np.asarray if kind is np.ndarray else kind for kind in kinds]
-            return jax.tree.unflatten(structure, [k(a) for k, a in zip(kinds, found, strict=True)])
+            found = [as_was(arrays[f"{name}.{k}"], leaf) for k, leaf in enumerate(leaves)]
+            return jax.tree.unflatten(structure, found)
+
+        def as_was(array: NDArray[Any], leaf: Any) -> Any:
+            if isinstance(leaf, int | float):
+                return type(leaf)(array)
+            return jnp.asarray(array) if isinstance(leaf, Array) else array
 
         self._state = tree("state", self._state)
         self._at = _Position(**header["position"])

@@ -1,7 +1,7 @@
 """The dense part of a stochastic step, forward and backward, with NumPy and LAPACK.
 
-Given θ a batch enters the bound through the Gram matrix G = AᵀC⁻¹A (m + 1, m + 1) of A = [W, t], its
-kernel matrix and targets: Q, g and yᵀC⁻¹y in one. The bound is linear in G, with the slope
+Given θ a batch enters the bound through the Gram matrix G = AᵀC⁻¹A (m + 1, m + 1) of its kernel
+matrix and targets, A = [W, t]: Q, g and yᵀC⁻¹y in one. The bound is linear in G, with the slope
 
     Ḡ = w [[−½L⁻ᵀEL⁻¹, ½L⁻ᵀm_v], [½m_vᵀL⁻¹, −½]],    E = S_v + m_v m_vᵀ − I,
 
@@ -12,7 +12,7 @@ half of the work. What each does is fixed, and with it every bit of the result.
 A matrix that should be positive definite and is not raises ``NotPositive``.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -73,7 +73,7 @@ class Bars(NamedTuple):
 
     rows: Matrix
     Z: Matrix
-    C: Matrix | None
+    C: Any
 
 
 class Seen(NamedTuple):
@@ -200,9 +200,7 @@ def _inducing(Z: Matrix, K: Matrix, known: Known) -> _Inducing:
     return _Inducing(Z, K, L_inverse, slope)
 
 
-def _ahead(
-    at: _Inducing, G: Matrix, known: Known
-) -> tuple[NaturalParameters, Moments, Matrix]:
+def _ahead(at: _Inducing, G: Matrix, known: Known) -> tuple[NaturalParameters, Moments, Matrix]:
     """q(v) after a natural step towards what G says, and the slope in Z through Σ.
 
     With psi = L⁻¹QL⁻ᵀ, p = L⁻¹g, N = w(E psi − m_v pᵀ) and Φ the lower triangle with half its
@@ -216,9 +214,7 @@ def _ahead(
         (1.0 - rho) * eta.precision + (rho * w) * psi,
     )
     after.precision.flat[:: m + 1] += rho
-    N = mirrored_product(
-        np.column_stack([q.excess(), -q.mean]), np.vstack([psi, projection])
-    )
+    N = mirrored_product(np.column_stack([q.excess(), -q.mean]), np.vstack([psi, projection]))
     H = inner_congruence(at.L_inverse, N)  # 2 sym(Φ(N)) is N's lower triangle, mirrored
     H *= at.K
     by_row = w * (H @ _with_ones(at.Z))

@@ -8,7 +8,7 @@ independent (rows then meet only in sums), one for each block where it is correl
 their derivatives and all that is dense are written out in ``model/dense.py``.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,21 +23,21 @@ from mosaicgp.model.posterior import nodes_to_theta
 class Features(NamedTuple):
     """Of every row of a batch, ``rows`` (n, d + 2): R = Λx, the scale that multiplies its kernel
     values, and its target; Z (m, d); C (b, n_b, n_b) where the noise is correlated, else None; and
-    the part of the bound that depends on nothing else."""
+    the part of the bound that depends on nothing else. Arrays of jax or, read from it, of NumPy."""
 
-    rows: Array
-    Z: Array
-    C: Array | None
-    constant: Array
+    rows: Any
+    Z: Any
+    C: Any
+    constant: Any
 
 
 class Matrices(NamedTuple):
     """A = [W, t] (n, m + 1) with W = scale_i exp(−½‖r_i − z_j‖²), K = k(Z, Z) (m, m), and K_bb
     (b, n_b, n_b) of correlated rows."""
 
-    A: Array
-    K: Array
-    K_bb: Array | None
+    A: Any
+    K: Any
+    K_bb: Any
 
 
 def nodes_shape(noise: Noise, n_blocks: int, block_size: int, d: int) -> tuple[int, ...]:
@@ -50,7 +50,7 @@ def features(
 ) -> Features:
     """The features of blocks stacked in front, at the θ of ``nodes`` (``nodes_shape``)."""
     theta = parameters.theta
-    n_blocks, n, d = blocks.X.shape
+    d = blocks.X.shape[2]
     lam, sigma_f = nodes_to_theta(nodes.reshape(-1, d + 1), theta)
     state = noise.prepare(parameters.noise, jitter)
     X, y, mask = (part.reshape(-1, *part.shape[2:]) for part in blocks)
@@ -70,7 +70,7 @@ def features(
 
 def matrices(found: Features) -> Matrices:
     """The kernel matrices of features."""
-    (m, d), rows = found.Z.shape, found.rows
+    d, rows = found.Z.shape[1], found.rows
     R, scale, t = rows[:, :d], rows[:, d], rows[:, d + 1]
     W = scale[:, None] * jnp.exp(-0.5 * squared_distance(R, found.Z))
     A = jnp.concatenate([W, t[:, None]], axis=1)

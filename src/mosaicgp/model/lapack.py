@@ -3,13 +3,14 @@
 XLA has no product for triangular or symmetric matrices, and takes long to compile what surrounds a
 factorisation. SciPy's wrappers of LAPACK hold the interpreter's lock while they compute; the same
 routines, called through the pointers that SciPy exports for Cython, do not, and neither does
-``np.matmul``. Matrices are stored row by row. Products of large ones go panel by panel, which leaves
-out what is zero or known by symmetry.
+``np.matmul``. Matrices are stored row by row. Products of large ones go panel by panel, which
+leaves out what is zero or known by symmetry.
 """
 
 import ctypes
 from collections.abc import Callable
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ def _above_diagonal(n: int) -> NDArray[np.bool_]:
 def panels(n: int) -> tuple[tuple[int, int], ...]:
     """Rows 0..n cut into equal panels, as pairs (first, end)."""
     cuts = np.linspace(0, n, -(-n // PANEL) + 1).astype(int).tolist()
-    return tuple(zip(cuts[:-1], cuts[1:], strict=True))
+    return tuple(pairwise(cuts))
 
 
 def cholesky(A: Matrix) -> Matrix:
