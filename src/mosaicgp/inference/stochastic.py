@@ -19,7 +19,8 @@ from jax import Array
 from mosaicgp.inference.parameters import Fixed, Free, Switches, constrain
 from mosaicgp.model import given_theta
 from mosaicgp.model.bound import Block, Parameters
-from mosaicgp.model.dense import Bars, Known, Moments, moments, seen
+from mosaicgp.model.dense import Bars, Known, Moments, independent, moments
+from mosaicgp.model.dense_blocks import correlated
 from mosaicgp.model.given_theta import Features, Matrices
 from mosaicgp.model.lapack import NotPositive
 from mosaicgp.model.posterior import InducingPosterior, NaturalParameters, from_natural, kl_theta
@@ -111,7 +112,7 @@ def _looked_at(
 ) -> tuple[Features, Matrices]:
     """The batch as the dense part sees it."""
     found = _features(learned, free, fixed, batch, jitter, switches)
-    return found, given_theta.matrices(found)
+    return found, given_theta.matrices(found, len(batch.blocks.X))
 
 
 def _features(
@@ -149,7 +150,8 @@ def _moved(
         return _features(learned, free, fixed, batch, jitter, switches)
 
     _, pull = jax.vjp(of, learned)
-    (slope,) = pull(Features(*bars, constant=jnp.ones((), learned.dtype)))
+    one = jnp.ones((), learned.dtype)
+    (slope,) = pull(Features(bars.rows, bars.Z, one, bars.noise))
     with jax.numpy_dtype_promotion("standard"):  # optax mixes its integer counter with floats
         direction, optimiser = _adam().update(slope, optimiser)
     learned = learned + rate * direction
@@ -171,8 +173,9 @@ def step(
     )
     found = _looked_at(state.learned, *given, sizes[2], switches)
     features, matrices = jax.tree.map(np.asarray, found)
+    by_hand = correlated if switches.approximation.noise.correlated else independent
     try:
-        dense = seen(features, matrices, known)
+        dense = by_hand(features, matrices, known)
     except NotPositive:
         return refused, Info(np.nan, False)
     before = (state.learned, state.optimiser, state.average)

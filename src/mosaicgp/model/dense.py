@@ -9,7 +9,9 @@ which needs only q(v), Σ = LLᵀ and the weight w of the batch, not G itself (d
 "Cheap gradients"). So the way back starts before the way forth has ended, and a second thread does
 half of the work. What each does is fixed, and with it every bit of the result.
 
-A matrix that should be positive definite and is not raises ``NotPositive``.
+Here is what all batches share, and batches of independent rows, whose C^−½ is folded into A;
+``model/dense_blocks.py`` has those of correlated ones. A matrix that should be positive definite
+and is not raises ``NotPositive``.
 """
 
 from typing import Any, NamedTuple
@@ -17,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mosaicgp.model.given_theta import Features, Matrices
-from mosaicgp.model.lane import Job, beside
+from mosaicgp.model.lane import beside
 from mosaicgp.model.lapack import (
     Matrix,
     cholesky,
@@ -31,10 +33,10 @@ from mosaicgp.model.lapack import (
 from mosaicgp.model.posterior import NaturalParameters
 
 # Rows multiplied at a time: what they give is used while it is in the cache.
-ROWS = 256
+ROWS = 512
 
-# The share of C̄'s rows that the second thread computes, which has more to do beside.
-SHARE = 0.4
+# The share of the rows that the second thread takes back through A.
+SHARE = 0.3
 
 
 class Moments(NamedTuple):
@@ -69,11 +71,11 @@ class Known(NamedTuple):
 
 
 class Bars(NamedTuple):
-    """Slopes of the bound in ``rows`` (n, d + 2), Z (m, d) and C of ``Features``."""
+    """Slopes of the bound in ``rows`` (n, d + 2), Z (m, d) and the noise of ``Features``."""
 
     rows: Matrix
     Z: Matrix
-    C: Any
+    noise: Any
 
 
 class Seen(NamedTuple):
@@ -92,95 +94,32 @@ def moments(eta: NaturalParameters) -> Moments:
     return Moments((root @ eta.precision_mean) @ root, gram_of_lower(root), -log_det(chol))
 
 
-def seen(features: Features, matrices: Matrices, known: Known) -> Seen:
-    """The dense part of a step; ``features`` and ``matrices`` are of NumPy arrays."""
-    with np.errstate(all="ignore"):  # what is not finite is looked for in the result
-        if features.C is None:
-            return _independent(features, matrices, known)
-        return _correlated(features, matrices, known)
-
-
-def _independent(features: Features, matrices: Matrices, known: Known) -> Seen:
-    A, Z = matrices.A, features.Z
+@np.errstate(all="ignore")  # what is not finite is looked for in the result
+def independent(features: Features, matrices: Matrices, known: Known) -> Seen:
+    """A step by rows of independent noise."""
+    A, rows = matrices.A, features.rows
     gram = beside(lambda: A.T @ A)
-    at = _inducing(Z, matrices.K, known)
-    ahead = beside(lambda: _ahead(at, gram.result(), known))
-    rows_bar, Z_bar = _pull(A, A, features.rows, at)
+    at = inducing(features.Z, matrices.K, known)
+    ahead = beside(lambda: natural_step(at, gram.result(), known))
+    through_Sigma = beside(lambda: slope_through_Sigma(at, *ahead.result()[1:], known))
+    cut = len(A) - int(SHARE * len(A))
+    rest = beside(lambda: pull(A[cut:], A[cut:], rows[cut:], at))
+    rows_bar, Z_bar = pull(A[:cut], A[:cut], rows[:cut], at)
+    eta = ahead.result()[0]
+    q = moments(eta)
     bound = float(np.vdot(at.slope, gram.result())) - known.q.kl()
-    eta, q, Z_bar_Sigma = ahead.result()
-    return Seen(bound, eta, q, Bars(rows_bar, Z_bar + Z_bar_Sigma, None))
+    rest_bar, Z_rest = rest.result()
+    Z_bar += through_Sigma.result()
+    Z_bar += Z_rest
+    return Seen(bound, eta, q, Bars(np.concatenate([rows_bar, rest_bar]), Z_bar, None))
 
 
-def _correlated(features: Features, matrices: Matrices, known: Known) -> Seen:
-    (rows, Z, C, _), (A, K, K_bb) = features, matrices
-    n = C.shape[1]
-    parts = [slice(b * n, b * n + n) for b in range(len(C))]
-    at = beside(lambda: _inducing(Z, K, known))
-    begun = [
-        _begin(A[part], K_bb[b], C[b], rows[part, :-2], at, known.weight)
-        for b, part in enumerate(parts)
-    ]
-    gram = beside(lambda: np.sum([block.forward.result()[1] for block in begun], axis=0))
-    ahead = beside(lambda: _ahead(at.result(), gram.result(), known))
-    bars = Bars(np.empty_like(rows), np.zeros_like(Z), np.empty_like(C))
-    bound = float(np.vdot(at.result().slope, gram.result())) - known.q.kl()
-    for b, (part, block) in enumerate(zip(parts, begun, strict=True)):
-        V, _ = block.forward.result()
-        bars.rows[part], Z_bar = _pull(A[part], V, rows[part], at.result())
-        bars.Z[:] += Z_bar
-        top, by_row = block.upper.result()
-        h = len(top)
-        bars.C[b, :h, :h], bars.C[b, h:] = top, block.lower
-        bars.C[b, :h, h:] = block.lower[:, :h].T
-        R, scale = rows[part, :-2], rows[part, -2]
-        bars.rows[part, :-2] += by_row[:, :-1] - by_row[:, -1:] * R
-        bars.rows[part, -2] += _divided(by_row[:, -1], scale)
-        bound += 0.5 * float(np.sum(by_row[:, -1])) - 0.5 * known.weight * block.log_det
-    eta, q, Z_bar = ahead.result()
-    bars.Z[:] += Z_bar
-    return Seen(bound, eta, q, bars)
+# ---------------------------------------------------------------------------------------------
+# The inducing inputs
 
 
-class _Begun(NamedTuple):
-    """A block under way: V = C⁻¹A and AᵀV; the first rows of C̄, up to the diagonal, and the slopes
-    through K_bb; the other rows of C̄; log|C|."""
-
-    forward: Job[tuple[Matrix, Matrix]]
-    upper: Job[tuple[Matrix, Matrix]]
-    lower: Matrix
-    log_det: float
-
-
-def _begin(
-    A: Matrix, K_bb: Matrix, C: Matrix, R: Matrix, at: Job["_Inducing"], weight: float
-) -> _Begun:
-    """C̄ = C⁻¹[½w(K_bb − C) − AḠAᵀ]C⁻¹ and K̄_bb = −½wC⁻¹."""
-
-    def middle() -> Matrix:
-        inner = mirrored_product(A @ at.result().slope, A.T)
-        return (0.5 * weight) * (K_bb - C) - inner
-
-    between = beside(middle)
-    chol = cholesky(C)
-    C_inverse = gram_of_lower(inverse(chol))
-    h = int(SHARE * len(C))
-
-    def forward() -> tuple[Matrix, Matrix]:
-        V = C_inverse @ A
-        return V, A.T @ V
-
-    def upper() -> tuple[Matrix, Matrix]:
-        top = (C_inverse[:h] @ between.result()) @ C_inverse[:, :h]
-        H = C_inverse * K_bb
-        return top, (-weight) * (H @ _with_ones(R))
-
-    jobs = beside(forward), beside(upper)
-    lower = (C_inverse[h:] @ between.result()) @ C_inverse
-    return _Begun(*jobs, lower, log_det(chol))
-
-
-class _Inducing(NamedTuple):
-    """Inducing inputs Z (m, d), K = k(Z, Z), L⁻¹ of its factor and Ḡ (m + 1, m + 1)."""
+class Inducing(NamedTuple):
+    """Z (m, d), K = k(Z, Z), L⁻¹ of the factor of Σ, and Ḡ (m + 1, m + 1)."""
 
     Z: Matrix
     K: Matrix
@@ -188,25 +127,27 @@ class _Inducing(NamedTuple):
     slope: Matrix
 
 
-def _inducing(Z: Matrix, K: Matrix, known: Known) -> _Inducing:
+def with_jitter(K: Matrix, jitter: float) -> Matrix:
+    """K + jitter·I (m, m)."""
+    K = K.copy()
+    K.flat[:: len(K) + 1] += jitter
+    return K
+
+
+def inducing(Z: Matrix, K: Matrix, known: Known) -> Inducing:
+    """Factor Σ, and find the slope that q(v) gives the bound in G."""
     m, q, w = len(Z), known.q, known.weight
-    Sigma = K.copy()
-    Sigma.flat[:: m + 1] += known.jitter
-    L_inverse = inverse(cholesky(Sigma))
+    L_inverse = inverse(cholesky(with_jitter(K, known.jitter)))
     slope = np.empty((m + 1, m + 1), K.dtype)
     np.multiply(inner_congruence(L_inverse, q.excess()), -0.5 * w, out=slope[:m, :m])
     slope[:m, m] = slope[m, :m] = (0.5 * w) * (q.mean @ L_inverse)
     slope[m, m] = -0.5 * w
-    return _Inducing(Z, K, L_inverse, slope)
+    return Inducing(Z, K, L_inverse, slope)
 
 
-def _ahead(at: _Inducing, G: Matrix, known: Known) -> tuple[NaturalParameters, Moments, Matrix]:
-    """q(v) after a natural step towards what G says, and the slope in Z through Σ.
-
-    With psi = L⁻¹QL⁻ᵀ, p = L⁻¹g, N = w(E psi − m_v pᵀ) and Φ the lower triangle with half its
-    diagonal, the derivative of the Cholesky factor gives Σ̄ = L⁻ᵀ sym(Φ(N)) L⁻¹.
-    """
-    m, (eta, q, rho, _, w) = len(at.Z), known
+def natural_step(at: Inducing, G: Matrix, known: Known) -> tuple[NaturalParameters, Matrix, Matrix]:
+    """η of q(v) after a step of size ρ towards what G says; psi = L⁻¹QL⁻ᵀ and p = L⁻¹g."""
+    m, eta, rho, w = len(at.Z), known.eta, known.rho, known.weight
     psi = outer_congruence(at.L_inverse, G[:m, :m])
     projection = at.L_inverse @ G[:m, m]
     after = NaturalParameters(
@@ -214,36 +155,53 @@ def _ahead(at: _Inducing, G: Matrix, known: Known) -> tuple[NaturalParameters, M
         (1.0 - rho) * eta.precision + (rho * w) * psi,
     )
     after.precision.flat[:: m + 1] += rho
-    N = mirrored_product(np.column_stack([q.excess(), -q.mean]), np.vstack([psi, projection]))
-    H = inner_congruence(at.L_inverse, N)  # 2 sym(Φ(N)) is N's lower triangle, mirrored
+    return after, psi, projection
+
+
+def slope_through_Sigma(at: Inducing, psi: Matrix, projection: Matrix, known: Known) -> Matrix:
+    """The slope in Z (m, d) through Σ.
+
+    With N = w(E psi − m_v pᵀ) and Φ the lower triangle with half its diagonal, the derivative of
+    the Cholesky factor gives Σ̄ = L⁻ᵀ sym(Φ(N)) L⁻¹; 2 sym(Φ(N)) is N's lower triangle, mirrored.
+    """
+    left = np.column_stack([known.q.excess(), -known.q.mean])
+    H = inner_congruence(at.L_inverse, mirrored_product(left, np.vstack([psi, projection])))
     H *= at.K
-    by_row = w * (H @ _with_ones(at.Z))
-    return after, moments(after), by_row[:, :-1] - by_row[:, -1:] * at.Z
+    return known.weight * drift(H, at.Z, at.Z)[0]
 
 
-def _pull(A: Matrix, V: Matrix, rows: Matrix, at: _Inducing) -> tuple[Matrix, Matrix]:
+# ---------------------------------------------------------------------------------------------
+# Back through kernel matrices
+
+
+def drift(H: Matrix, R: Matrix, Z: Matrix) -> tuple[Matrix, Matrix]:
+    """Σ_j H_ij (z_j − r_i) (n, d) and Σ_j H_ij (n,), for R (n, d) and Z (m, d).
+
+    With H = W̄ ∘ W these are the slopes in r_i and in log s_i of W = s_i exp(−½‖r_i − z_j‖²), whose
+    slope is W̄; for one in z_j, with Hᵀ, Z and R.
+    """
+    ones = np.ones((len(Z), 1), Z.dtype)
+    sums = H @ np.concatenate([Z, ones], axis=1)
+    return sums[:, :-1] - sums[:, -1:] * R, sums[:, -1]
+
+
+def over_scale(total: Matrix, scale: Matrix) -> Matrix:
+    """total / scale, and zero for a row that pads, whose scale is zero."""
+    return np.divide(total, scale, out=np.zeros_like(total), where=scale != 0.0)
+
+
+def pull(A: Matrix, V: Matrix, rows: Matrix, at: Inducing) -> tuple[Matrix, Matrix]:
     """Slopes in ``rows`` (n, d + 2) and Z (m, d) of a bound with the slope Ā = 2VḠ."""
     m, d = at.Z.shape
-    double, Z_1, R_1 = 2.0 * at.slope, _with_ones(at.Z), _with_ones(rows[:, :d])
-    rows_bar, by_column = np.empty_like(rows), np.zeros((m, d + 1), A.dtype)
+    double, R = 2.0 * at.slope, rows[:, :d]
+    rows_bar, Z_bar = np.empty_like(rows), np.zeros_like(at.Z)
     for first in range(0, len(A), ROWS):
         part = slice(first, first + ROWS)
         A_bar = V[part] @ double
         rows_bar[part, d + 1] = A_bar[:, m]
         H = A_bar[:, :m]
         H *= A[part, :m]
-        by_row = H @ Z_1
-        rows_bar[part, :d] = by_row[:, :d] - by_row[:, d:] * rows[part, :d]
-        rows_bar[part, d] = _divided(by_row[:, d], rows[part, d])
-        by_column += H.T @ R_1[part]
-    return rows_bar, by_column[:, :d] - by_column[:, d:] * at.Z
-
-
-def _with_ones(A: Matrix) -> Matrix:
-    """A (n, d) and a column of ones."""
-    return np.column_stack([A, np.ones(len(A), A.dtype)])
-
-
-def _divided(total: Matrix, scale: Matrix) -> Matrix:
-    """total / scale, and zero for a row that pads, whose scale is zero."""
-    return np.divide(total, scale, out=np.zeros_like(total), where=scale != 0.0)
+        rows_bar[part, :d], rows_bar[part, d] = drift(H, R[part], at.Z)
+        Z_bar += drift(H.T, at.Z, R[part])[0]
+    rows_bar[:, d] = over_scale(rows_bar[:, d], rows[:, d])
+    return rows_bar, Z_bar

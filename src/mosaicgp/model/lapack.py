@@ -20,7 +20,7 @@ from scipy.linalg import cython_lapack
 Matrix = NDArray[np.floating[Any]]
 
 # Largest panel, and the size up to which LAPACK inverts a triangle faster than its halves.
-PANEL = 128
+PANEL = 100
 
 # LAPACK stores column by column, so that the lower triangle here is the upper one there.
 UPPER, NOT_UNIT = b"U", b"N"
