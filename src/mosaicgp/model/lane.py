@@ -1,0 +1,61 @@
+"""A second thread for half of a step's dense products."""
+
+import os
+from collections.abc import Callable
+from functools import cache
+from queue import SimpleQueue
+from threading import Lock, Thread
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+T = TypeVar("T")
+
+
+class Job(Generic[T]):
+    """Work under way in the lane."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._work, self._ended = work, Lock()
+        self._value: T | None = None
+        self._error: BaseException | None = None
+        self._ended.acquire()
+
+    def run(self) -> None:
+        """Do the work; the lane calls this."""
+        try:
+            with np.errstate(all="ignore"):  # what is not finite is looked for in the result
+                self._value = self._work()
+        except BaseException as error:  # raised again where the result is asked for
+            self._error = error
+        self._ended.release()
+
+    def result(self) -> T:
+        """What the work returned, when it has; raises what it raised."""
+        with self._ended:
+            if self._error is not None:
+                raise self._error
+            return self._value  # type: ignore[return-value]
+
+
+@cache
+def _queue(process: int) -> SimpleQueue[Job[Any]]:
+    queue: SimpleQueue[Job[Any]] = SimpleQueue()
+
+    def work() -> None:
+        while True:
+            queue.get().run()
+
+    Thread(target=work, name="mosaicgp", daemon=True).start()
+    return queue
+
+
+def beside(work: Callable[[], T]) -> Job[T]:
+    """Do ``work`` in the lane, after all that was given to it before, while the caller goes on.
+
+    One thread serves the process, so the order of jobs is that in which they were given: a job may
+    ask for the result of an earlier one. What is computed does not depend on who is faster.
+    """
+    job = Job(work)
+    _queue(os.getpid()).put(job)
+    return job
