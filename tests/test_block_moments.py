@@ -17,6 +17,8 @@ from mosaicgp.model.predictive import (
 )
 from problems import JITTER, random_problem
 
+given_theta = jax.jit(local_moments)
+
 
 @pytest.fixture(scope="module")
 def prepared():
@@ -28,7 +30,8 @@ def prepared():
     rng = np.random.default_rng(0)
     theta = rng.normal(size=(3, 2)), np.array([0.7, 1.3, -0.9])
     C = noise.covariance(state.prepared.noise, block.X, block.mask)
-    factors = jax.vmap(lambda t, s: local_factor(state, t, s, block, C))(*map(jnp.asarray, theta))
+    factor = jax.jit(jax.vmap(local_factor, in_axes=(None, 0, 0, None, None)))
+    factors = factor(state, *map(jnp.asarray, theta), block, C)
     return state, noise, block, theta, factors
 
 
@@ -40,7 +43,7 @@ def test_they_are_those_of_the_model(prepared, of_y):
     rows = new_rows(state, X, block, noise, of_y)
     nodes = zip(*map(jnp.asarray, theta), *factors, strict=True)
     given = [
-        local_moments(state, lam, sigma_f, block, LocalFactor(*factor), rows)
+        given_theta(state, lam, sigma_f, block, LocalFactor(*factor), rows)
         for lam, sigma_f, *factor in nodes
     ]
     means, variances = (np.array(part) for part in zip(*given, strict=True))

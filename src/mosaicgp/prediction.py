@@ -45,7 +45,7 @@ from mosaicgp.model.predictive import (
 from mosaicgp.posterior import Posterior
 from mosaicgp.precision import in_double
 
-CHUNK_ROWS = 1024
+CHUNK_ROWS, QUICK_ROWS = 1024, 4096
 GROUP_ROWS = 256
 FEW_ROWS = 64
 MOST_ROWS = 4096
@@ -157,7 +157,7 @@ class Predictor:
 
         def chunk(job: tuple[ThetaRoute, np.ndarray]) -> None:
             route, part = job
-            rows = _pad(X_new[part], CHUNK_ROWS)
+            rows = _pad(X_new[part], CHUNK_ROWS if len(part) <= CHUNK_ROWS else QUICK_ROWS)
             found = _moments(self.state, rows, self._noise, self.bayesian, of_y, route)
             mean[part], variance[part] = (np.asarray(a)[: len(part)] for a in found)
 
@@ -180,7 +180,7 @@ class Predictor:
         mean = np.empty(len(X_new))
 
         def chunk(part: np.ndarray) -> None:
-            rows = _pad(X_new[part], CHUNK_ROWS)
+            rows = _pad(X_new[part], CHUNK_ROWS if len(part) <= CHUNK_ROWS else QUICK_ROWS)
             mean[part] = np.asarray(_mean(self.state, rows))[: len(part)]
 
         def block(job: tuple[int, np.ndarray]) -> None:
@@ -192,7 +192,7 @@ class Predictor:
         if self.local is not None:
             in_threads(in_double(block), _rows_by_block(self._block_index(self.local, X_new)))
         else:
-            in_threads(in_double(chunk), _cut(np.arange(len(X_new)), CHUNK_ROWS))
+            in_threads(in_double(chunk), _cut(np.arange(len(X_new)), QUICK_ROWS))
         return mean
 
     def _routes(self, X_new: np.ndarray, of_y: bool) -> Iterator[tuple[ThetaRoute, np.ndarray]]:
@@ -210,7 +210,8 @@ class Predictor:
             "closed": ~narrow & ~quick,
         }
         for route, chosen in ways.items():
-            for part in _cut(np.flatnonzero(chosen), CHUNK_ROWS):
+            size = QUICK_ROWS if route == "quick" else CHUNK_ROWS
+            for part in _cut(np.flatnonzero(chosen), size):
                 yield route, part
 
     @in_double
