@@ -21,7 +21,7 @@ FloatArray = NDArray[np.float64]
 Job = TypeVar("Job")
 
 # A triangular product is cut into so many parts, each without the zeros beside it.
-PARTS = 4
+PARTS = 6
 
 
 def in_threads(function: Callable[[Job], None], jobs: Iterable[Job]) -> None:

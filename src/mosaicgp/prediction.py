@@ -45,7 +45,7 @@ from mosaicgp.model.predictive import (
 from mosaicgp.posterior import Posterior
 from mosaicgp.precision import in_double
 
-CHUNK_ROWS, QUICK_ROWS = 1024, 4096
+CHUNK_ROWS, QUICK_ROWS = 1024, 2048
 GROUP_ROWS = 256
 FEW_ROWS = 64
 MOST_ROWS = 4096
@@ -287,12 +287,11 @@ class Predictor:
     def _groups(
         self, index: int, X_new: np.ndarray, part: np.ndarray, of_y: bool
     ) -> Iterator[tuple[np.ndarray, NewRows]]:
-        """Row numbers of a block, and those rows padded to one of two sizes."""
+        """Row numbers of a block, and those rows padded to one of few sizes."""
         assert self.local is not None
         block = self._block(self.local, index)
-        size = FEW_ROWS if len(part) <= FEW_ROWS else GROUP_ROWS
-        for rows in _cut(part, size):
-            padded = jnp.asarray(_pad(X_new[rows], size))
+        for rows in _cut(part, GROUP_ROWS):
+            padded = jnp.asarray(_pad(X_new[rows], _rounded_up(len(rows), FEW_ROWS)))
             yield rows, _new_rows(self.state, padded, block, noise=self._noise, of_y=of_y)
 
     def _local_joint(
