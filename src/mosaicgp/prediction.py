@@ -198,12 +198,15 @@ class Predictor:
     def _routes(self, X_new: np.ndarray, of_y: bool) -> Iterator[tuple[ThetaRoute, np.ndarray]]:
         """The way through q(θ) that rows take, each for itself, a chunk of rows at a time."""
         theta = self.state.parameters.theta
-        spread = theta_spread(X_new, np.asarray(theta.xi))
         # A row's noise is at least σ².
         noise_variance = float(self.state.parameters.noise.noise_variance)
         room = LEFT_OUT * noise_variance / float(theta.alpha**2 + theta.beta) if of_y else 0.0
-        quick = self._has_root & (quick_error(spread, self._v_square) <= room)
-        narrow = (spread <= NARROW) | (first_order_error(spread, self._v_square) <= room)
+        # The bounds hold where q(s) is nowhere wider than its prior; far rows may overflow them.
+        with np.errstate(over="ignore", invalid="ignore"):
+            spread = theta_spread(X_new, np.asarray(theta.xi))
+            quick = self._has_root & (quick_error(spread, self._v_square) <= room)
+            first_order = self._has_root & (first_order_error(spread, self._v_square) <= room)
+        narrow = first_order | (spread <= NARROW)
         ways: dict[ThetaRoute, np.ndarray] = {
             "quick": quick,
             "first order": narrow & ~quick,
