@@ -225,13 +225,12 @@ class Predictor:
         n, (m, d) = len(X_new), self.state.parameters.Z.shape
         order = None if float(n) ** 2 * m**2 <= CLOSED_JOINT_COST else (2 if d <= 16 else 1)
         mean, covariance = self._joint_of_f(self.state, X_new, order)
-        _, variance = self.moments(X_new, of_y=False)
         if self.approximation.factorised:
             # fic: test rows share s and θ only; what each has of its own stays on the diagonal.
             covariance -= self._own_covariance(X_new, order)
-        np.fill_diagonal(covariance, variance)
         if of_y:
             covariance += self._noise_joint(X_new)
+        np.fill_diagonal(covariance, self.moments(X_new, of_y)[1])
         return mean, covariance
 
     def _own_covariance(self, X_new: np.ndarray, order: int | None) -> np.ndarray:
