@@ -45,7 +45,9 @@ from mosaicgp.model.predictive import (
 from mosaicgp.posterior import Posterior
 from mosaicgp.precision import in_double
 
-CHUNK_ROWS, QUICK_ROWS = 1024, 2048
+# A chunk is padded to the next of these; rows that are not quick go by the second.
+CHUNKS = (128, 1024, 2048)
+_, CHUNK_ROWS, QUICK_ROWS = CHUNKS
 GROUP_ROWS = 256
 FEW_ROWS = 64
 MOST_ROWS = 4096
@@ -59,7 +61,7 @@ NARROW = 3e-5
 
 # Predictions of y take a shorter way through q(θ) where it is wrong by at most this share of σ²:
 # half of it is the largest relative error of the std.
-LEFT_OUT = 1e-3
+LEFT_OUT = 2e-3
 
 ThetaRoute = Literal["closed", "first order", "quick"]
 
@@ -157,7 +159,7 @@ class Predictor:
 
         def chunk(job: tuple[ThetaRoute, np.ndarray]) -> None:
             route, part = job
-            rows = _pad(X_new[part], CHUNK_ROWS if len(part) <= CHUNK_ROWS else QUICK_ROWS)
+            rows = _pad(X_new[part], next(size for size in CHUNKS if size >= len(part)))
             found = _moments(self.state, rows, self._noise, self.bayesian, of_y, route)
             mean[part], variance[part] = (np.asarray(a)[: len(part)] for a in found)
 
@@ -180,7 +182,7 @@ class Predictor:
         mean = np.empty(len(X_new))
 
         def chunk(part: np.ndarray) -> None:
-            rows = _pad(X_new[part], CHUNK_ROWS if len(part) <= CHUNK_ROWS else QUICK_ROWS)
+            rows = _pad(X_new[part], next(size for size in CHUNKS if size >= len(part)))
             mean[part] = np.asarray(_mean(self.state, rows))[: len(part)]
 
         def block(job: tuple[int, np.ndarray]) -> None:
@@ -200,7 +202,8 @@ class Predictor:
         theta = self.state.parameters.theta
         # A row's noise is at least σ².
         noise_variance = float(self.state.parameters.noise.noise_variance)
-        room = LEFT_OUT * noise_variance / float(theta.alpha**2 + theta.beta) if of_y else 0.0
+        second = float(theta.alpha) ** 2 + float(theta.beta)
+        room = LEFT_OUT * noise_variance / second if of_y else 0.0
         # The bounds hold where q(s) is nowhere wider than its prior; far rows may overflow them.
         with np.errstate(over="ignore", invalid="ignore"):
             spread = theta_spread(X_new, np.asarray(theta.xi))
