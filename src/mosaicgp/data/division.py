@@ -2,8 +2,9 @@
 
 A large table is divided in two rounds. A tree grown on a sample cuts the space into buckets; then
 each bucket grows its own tree over all its rows (``data.buckets``), and the trees are grafted
-together. Blocks so differ by at most a row within a bucket, whatever the sample was. What is in
-memory and what on disk does not change the result.
+together. Blocks so differ by at most a row within a bucket, whatever the sample was; and in the
+whole table too, if every bucket has as many rows as the square of ``block_rows``. What is in memory
+and what on disk does not change the result.
 """
 
 from __future__ import annotations
