@@ -57,6 +57,7 @@ def test_blocks_of_two_rounds_are_balanced_within_a_bucket(rows, in_buckets):
 def test_blocks_differ_by_a_row_where_buckets_hold_a_block_squared(rows, monkeypatch):
     """As they do by default: 131,072 rows a bucket, more or less, and 256 · 255 = 65,280."""
     monkeypatch.setattr(division, "BUCKET_ROWS", 2 * 25**2)
+    monkeypatch.setattr(division, "SAMPLE_ROWS", 400)
     _, blocks = division.divide(rows, "tree", 25, np.random.default_rng(1))
     assert set(blocks.sizes) == {24, 25}
 
