@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mosaicgp import SparseGPRegressor, fitting, serving
+from mosaicgp import SparseGPRegressor, estimator, fitting, serving
 from mosaicgp.checkpoints import CheckpointError
 from mosaicgp.data import DatasetError, open_dataset
 
@@ -90,6 +90,24 @@ def test_a_large_table_trains_a_pilot_first_and_then_all_rows(monkeypatch, folde
     again = fitted(model(), *encoded())
     np.testing.assert_array_equal(ours.posterior_.nu, again.posterior_.nu)
     assert ours.score(FRAME[["a", "b", "kind"]], FRAME.y) > 0.5
+
+
+def test_no_method_needs_all_rows_at_once(folder, monkeypatch, tmp_path):
+    """Fits from disk, either partition, and bounds go over the rows in parts."""
+
+    def refuse(rows):
+        raise AssertionError("all rows in memory")
+
+    for module in (fitting, estimator):
+        monkeypatch.setattr(module, "whole", refuse)
+    dataset = open_dataset(folder, target="y", categorical=["kind"])
+    for kind, partition in (("pic", "kmeans"), ("pic", "tree"), ("dtc", "tree")):
+        work = tmp_path / f"{kind} {partition}"
+        few = {"max_iter": 5, "storage": "disk", "work_dir": work}
+        ours = fitted(model(kind, partition=partition, **few), dataset)
+        left = sorted(path.name for path in work.iterdir())
+        assert np.isfinite(ours.elbo(dataset))
+        assert sorted(path.name for path in work.iterdir()) == left
 
 
 def test_a_saved_model_carries_blocks_and_encoding(folder, tmp_path):

@@ -1,6 +1,7 @@
 """Division of rows into blocks: in one round or two, in memory or on disk."""
 
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -51,6 +52,14 @@ def test_every_row_is_in_the_block_that_the_partition_says(rows, kind, in_bucket
 def test_blocks_of_two_rounds_are_balanced_within_a_bucket(rows, in_buckets):
     _, blocks = divided(rows)
     assert blocks.sizes.min() >= BLOCK - 5 and blocks.sizes.max() <= BLOCK + 5
+
+
+def test_blocks_differ_by_a_row_where_buckets_hold_a_block_squared(rows, monkeypatch):
+    """As they do by default: 131,072 rows a bucket, more or less, and 256 · 255 = 65,280."""
+    monkeypatch.setattr(division, "BUCKET_ROWS", 2 * 25**2)
+    monkeypatch.setattr(division, "SAMPLE_ROWS", 400)
+    _, blocks = division.divide(rows, "tree", 25, np.random.default_rng(1))
+    assert set(blocks.sizes) == {24, 25}
 
 
 @pytest.mark.parametrize(("kind", "bucket_rows"), [("tree", 2**17), ("tree", 700), ("kmeans", 700)])
@@ -133,3 +142,19 @@ def test_rows_of_a_new_table_are_arranged_as_the_partition_says(rows, in_buckets
         found = division.arranged(other, partition, BLOCK, workspace).in_memory()
         for name in ("X", "y", "mask", "rows", "label"):
             np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), name)
+
+
+def test_a_table_in_memory_is_divided_in_a_few_bytes_a_row(monkeypatch):
+    monkeypatch.setattr(division, "BUCKET_ROWS", 2**12)
+    monkeypatch.setattr(division, "SAMPLE_ROWS", 2**12)
+    monkeypatch.setattr(buckets, "RUN_ROWS", 2**12)
+    n = 2**18
+    rng = np.random.default_rng(0)
+    table = ArrayRows(rng.normal(size=(n, D)), rng.normal(size=n))
+    tracemalloc.start()
+    _, blocks = division.divide(table, "tree", 256, rng)
+    kept, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept / n < 5  # a number of four bytes, and a share of the tree
+    assert peak / n < 20  # the table itself has 32
+    assert blocks.n == n

@@ -1,6 +1,7 @@
 """Batches: what they contain, how often, and what is held back."""
 
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -129,6 +130,21 @@ def test_an_order_that_is_computed_looks_random(monkeypatch):
         expected = len(one) / cells**2
         statistic = np.sum((counts - expected) ** 2) / expected
         assert abs(statistic - freedom) < 5.0 * np.sqrt(2.0 * freedom)
+
+
+def test_a_pass_over_many_rows_is_drawn_in_little_memory():
+    class Many(ArrayRows):
+        def count(self):
+            return 5_000_000
+
+    rows = Many(*table(10))
+    sampler = RowSampler(rows, 1000, np.empty(0, dtype=np.int64), np.random.default_rng(0))
+    tracemalloc.start()
+    drawn = np.concatenate([sampler._draw(True) for _ in range(50)])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(np.unique(drawn)) == 50_000
+    assert peak < 4e6  # a permutation would take ten times that
 
 
 def test_a_state_is_a_few_numbers_however_many_rows(monkeypatch):

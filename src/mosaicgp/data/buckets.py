@@ -2,17 +2,13 @@
 
 One pass over the rows decides the bucket of each. What stays is a number a row for a table in
 memory, and the rows themselves for one that is not: a part of the table is sorted by bucket and
-written as a run, and a bucket is read from all runs. Threads share the work: NumPy lets others
-run while it computes.
+written as a run, and a bucket is read from all runs.
 """
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,13 +18,13 @@ from numpy.typing import NDArray
 
 from mosaicgp.data.blocks import StoredBlocks, TableBlocks
 from mosaicgp.data.disk import DiskBlocks, RecordFile, Workspace, bytes_of, records
-from mosaicgp.data.rows import Rows
+from mosaicgp.data.rows import Part, Rows
+from mosaicgp.data.threads import in_threads
 
 FloatArray = NDArray[np.float64]
 Assign = Callable[[FloatArray], NDArray[np.int64]]
 T = TypeVar("T")
 
-WORKERS = min(4, os.cpu_count() or 1)
 RUN_ROWS = 2**17
 
 
@@ -82,11 +78,11 @@ class TableBuckets(Buckets):
     def _scatter(self, assign: Assign, n_buckets: int) -> None:
         bucket = np.empty(len(self._order), dtype=_small(n_buckets))
 
-        def one(part: tuple[int, FloatArray]) -> None:
-            first, X = part
+        def one(part: tuple[int, Part]) -> None:
+            first, (X, _) = part
             bucket[first : first + len(X)] = assign(X)
 
-        for _ in in_threads(one, _numbered((X for X, _ in self._rows.chunks(RUN_ROWS)))):
+        for _ in in_threads(one, _numbered(self._rows)):
             pass
         self.first[1:] = np.cumsum(np.bincount(bucket, minlength=n_buckets))
         free = self.first[:-1].copy()  # the next place in each bucket
@@ -120,7 +116,7 @@ class FileBuckets(Buckets):
         self._scratch, self._target = scratch / "runs.f64", target
         self._scratch.touch()
 
-        def one(part: tuple[int, tuple[FloatArray, FloatArray]]) -> NDArray[np.int64]:
+        def one(part: tuple[int, Part]) -> NDArray[np.int64]:
             first, (X, y) = part
             bucket = assign(X).astype(_small(n_buckets))
             order = np.argsort(bucket, kind="stable")
@@ -128,7 +124,7 @@ class FileBuckets(Buckets):
             _write(self._scratch, bytes_of(first, rows.n_features), found.take(order, axis=0))
             return np.bincount(bucket, minlength=n_buckets)
 
-        counts = np.array(list(in_threads(one, _numbered(rows.chunks(RUN_ROWS)))))  # (runs, k)
+        counts = np.array(list(in_threads(one, _numbered(rows))))  # (runs, k)
         self._counts = counts
         ends = np.cumsum(counts.ravel()).reshape(counts.shape)
         self._starts = ends - counts
@@ -143,7 +139,9 @@ class FileBuckets(Buckets):
             for start, count in zip(self._starts[:, bucket], self._counts[:, bucket], strict=True):
                 if count:
                     file.seek(bytes_of(int(start), self._width - 2))
-                    file.readinto(found[done : done + count].data)
+                    read = file.readinto(found[done : done + count].data)
+                    if read != found[done : done + count].nbytes:
+                        raise OSError(f"{self._scratch} was cut short while it was in use")
                     done += count
         return found[:, :-2], found
 
@@ -164,32 +162,16 @@ def scattered(
     if workspace is None:
         yield TableBuckets(rows, assign, n_buckets)
         return
-    workspace.require(2 * bytes_of(rows.count(), rows.n_features))
     with workspace.scratch() as folder:
         yield FileBuckets(rows, assign, n_buckets, folder, workspace.new_file())
 
 
-def in_threads(function: Callable[[Any], T], items: Iterable[Any]) -> Iterator[T]:
-    """Results in order; no more items are taken than there are threads for, and one."""
-    pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="mosaicgp-divide")
-    waiting: deque[Future[T]] = deque()
-    try:
-        for item in items:
-            waiting.append(pool.submit(function, item))
-            if len(waiting) > WORKERS:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _numbered(parts: Iterable[T]) -> Iterator[tuple[int, T]]:
-    """Each part with the number of its first row."""
+def _numbered(rows: Rows) -> Iterator[tuple[int, Part]]:
+    """Parts of a table, each with the number of its first row."""
     first = 0
-    for part in parts:
-        yield first, part
-        first += len(part[0]) if isinstance(part, tuple) else len(part)  # type: ignore[arg-type]
+    for X, y in rows.chunks(RUN_ROWS):
+        yield first, (X, y)
+        first += len(y)
 
 
 def _small(n: int) -> type[np.unsignedinteger]:

@@ -99,7 +99,7 @@ class RecordFile:
 
     def take(self, rows: NDArray[np.int64]) -> FloatArray:
         """Copies of the given rows (k, width)."""
-        found = np.array(self._array[rows])
+        found = np.asarray(self._array.take(rows, axis=0))
         self._give_back(len(rows))
         return found
 

@@ -2,8 +2,9 @@
 
 A large table is divided in two rounds. A tree grown on a sample cuts the space into buckets; then
 each bucket grows its own tree over all its rows (``data.buckets``), and the trees are grafted
-together. Blocks so differ by at most a row within a bucket, whatever the sample was. What is in
-memory and what on disk does not change the result.
+together. Blocks so differ by at most a row within a bucket, whatever the sample was; and in the
+whole table too, if every bucket has as many rows as the square of ``block_rows``. What is in memory
+and what on disk does not change the result.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ def divide(
     With a ``workspace`` the blocks are written there; otherwise the rows stay in memory where they
     are, and must be fetched from there in any order.
     """
+    _require_room(rows, workspace)
     if kind == KMeansCells.kind:
         n_blocks = n_blocks_of(rows.count(), block_rows)
         cells = KMeansCells.of_rows(rows, n_blocks, rng, scale)
@@ -78,6 +80,7 @@ def arranged(
     rows: Rows, partition: Partition, block_rows: int, workspace: Workspace | None
 ) -> StoredBlocks:
     """Standardised rows by the blocks of a partition that is there already."""
+    _require_room(rows, workspace)
     n_cells = partition.n_blocks
     per_bucket = -(-n_cells // _n_buckets(rows.count()))
 
@@ -113,6 +116,12 @@ def n_blocks_of(n: int, block_rows: int) -> int:
     """Blocks that n rows are divided into: so many that none is larger than ``block_rows``, which
     every block is padded to; so all tables share one shape."""
     return -(-n // block_rows)
+
+
+def _require_room(rows: Rows, workspace: Workspace | None) -> None:
+    """Twice the rows: as they are scattered, and by block."""
+    if workspace is not None:
+        workspace.require(2 * bytes_of(rows.count(), rows.n_features))
 
 
 def _n_buckets(n: int) -> int:

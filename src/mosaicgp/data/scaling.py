@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from mosaicgp.data.threads import in_threads
 
 Array = NDArray[np.float64]
 
@@ -36,13 +39,15 @@ class Scaling:
     @classmethod
     def of_chunks(cls, chunks: Iterable[tuple[Array, Array]]) -> Scaling:
         """The same of rows that come a part at a time, in one pass."""
-        moments = None
-        for X, y in chunks:
-            part = np.column_stack([X, y])
-            moments = _Moments(part) if moments is None else moments
-            moments.add(part)
-        if moments is None:
+        parts = iter(chunks)
+        first = next(parts, None)
+        if first is None:
             raise ValueError("no rows to take means and scales of")
+        moments = _Moments(np.column_stack(first))
+        for found in in_threads(
+            lambda part: moments.of(np.column_stack(part)), itertools.chain([first], parts)
+        ):
+            moments.add(*found)
         mean, scale = moments.mean_and_scale()
         return cls(mean[:-1], scale[:-1], float(mean[-1]), float(scale[-1]))
 
@@ -95,13 +100,17 @@ class _Moments:
         self._mean = np.zeros_like(self._origin)
         self._squares = np.zeros_like(self._origin)  # sum of squared deviations from the mean
 
-    def add(self, part: Array) -> None:
-        """Count the rows of a part (k, c)."""
+    def of(self, part: Array) -> tuple[int, Array, Array]:
+        """Rows of a part (k, c), their mean, and their squared deviations from it."""
         scaled = (part - self._origin) / self._unit
-        k, mean = len(part), scaled.mean(axis=0)
+        mean = scaled.mean(axis=0)
         scaled -= mean
+        return len(part), mean, np.einsum("ij,ij->j", scaled, scaled)
+
+    def add(self, k: int, mean: Array, squares: Array) -> None:
+        """Count the rows of a part."""
         shift, n = mean - self._mean, self._n + k
-        self._squares += np.einsum("ij,ij->j", scaled, scaled) + shift**2 * (self._n * k / n)
+        self._squares += squares + shift**2 * (self._n * k / n)
         self._mean += shift * (k / n)
         self._n = n
 
