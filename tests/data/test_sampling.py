@@ -1,12 +1,22 @@
 """Batches: what they contain, how often, and what is held back."""
 
+import json
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from mosaicgp.data import shuffling
 from mosaicgp.data.blocks import group
 from mosaicgp.data.rows import ArrayRows
-from mosaicgp.data.sampling import Ahead, BlockSampler, RowSampler, hold_in_blocks, hold_rows
+from mosaicgp.data.sampling import (
+    Ahead,
+    BlockSampler,
+    RowSampler,
+    SamplerState,
+    hold_in_blocks,
+    hold_rows,
+)
 
 
 def table(n=50):
@@ -90,3 +100,46 @@ def test_reading_ahead_changes_nothing(reshuffled):
     assert np.array_equal([other.next(mode).y for mode in (True, False, True)], expected)
     ahead.close()
     other.close()
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 17, 1000, 2**14, 40_000])
+def test_an_order_that_is_computed_holds_every_number_once(n, monkeypatch):
+    monkeypatch.setattr(shuffling, "KEPT_UNITS", 0)
+    monkeypatch.setattr(shuffling, "WINDOW", 2**10)
+    shuffle = shuffling.Shuffle(n, 5)
+    whole = shuffle.between(0, n)
+    assert np.array_equal(np.sort(whole), np.arange(n))
+    # Looked at anywhere, it is the same.
+    for first, last in ((0, min(3, n)), (n // 3, n // 2 + 1), (n // 5, n), (0, n // 7 + 1)):
+        assert np.array_equal(shuffle.between(first, last), whole[first:last])
+
+
+def test_an_order_that_is_computed_looks_random(monkeypatch):
+    """Where a number stands says nothing about it, nor about its neighbours, nor does the seed."""
+    monkeypatch.setattr(shuffling, "KEPT_UNITS", 0)
+    n, cells = 100_000, 20
+    orders = [shuffling.Shuffle(n, seed).between(0, n) for seed in range(4)]
+    position = np.arange(n)
+    pairs = [(position, order) for order in orders]
+    pairs += [(order[:-1], order[1:]) for order in orders]
+    pairs += [(orders[0], orders[1]), (orders[1], orders[2])]
+    freedom = (cells - 1) ** 2
+    for one, other in pairs:
+        counts = np.histogram2d(one, other, bins=cells, range=[(0, n), (0, n)])[0]
+        expected = len(one) / cells**2
+        statistic = np.sum((counts - expected) ** 2) / expected
+        assert abs(statistic - freedom) < 5.0 * np.sqrt(2.0 * freedom)
+
+
+def test_a_state_is_a_few_numbers_however_many_rows(monkeypatch):
+    monkeypatch.setattr(shuffling, "KEPT_UNITS", 10)
+    X, y = table(5000)
+    none = np.empty(0, dtype=np.int64)
+    sampler = RowSampler(ArrayRows(X, y), 700, none, np.random.default_rng(3))
+    for _ in range(9):  # into the second pass
+        sampler.next(True)
+    kept = json.loads(json.dumps(sampler.state._asdict()))
+    other = RowSampler(ArrayRows(X, y), 700, none, np.random.default_rng(99))
+    other.state = SamplerState(**kept)
+    for mode in (True, False, True):
+        assert np.array_equal(sampler.next(mode).y, other.next(mode).y)

@@ -152,6 +152,13 @@ def test_warm_start_goes_on_where_it_was():
         model.fit(X[:, :1], y)
 
 
+def test_exact_inference_goes_on_with_the_same_prior_of_s():
+    model = quiet(small(warm_start=True))
+    jitter = model.posterior_.jitter
+    quiet(model.set_params(inference="exact", max_iter=5))
+    assert model.posterior_.jitter == jitter
+
+
 def test_single_precision_is_close():
     double, single = (quiet(small("pic", dtype=dtype)) for dtype in ("float64", "float32"))
     difference = double.predict(X) - single.predict(X)

@@ -1,216 +1,203 @@
-"""Buckets of rows divided into blocks, several at a time.
+"""Rows scattered into buckets, and each bucket put in another order, several at a time.
 
-Growing a tree is many small steps of NumPy, between which Python holds its lock: threads get in
-each other's way. Workers are processes of their own, told what to do through their standard input
-(`python -m mosaicgp.data.buckets`): multiprocessing would run the user's script again in each.
+One pass over the rows decides the bucket of each. What stays is a number a row for a table in
+memory, and the rows themselves for one that is not: a part of the table is sorted by bucket and
+written as a run, and a bucket is read from all runs. Threads share the work: NumPy lets others
+run while it computes.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaicgp.data.blocks import Blocks, group, padded
-from mosaicgp.data.disk import append_blocks, bytes_of
-from mosaicgp.data.partition import BalancedTree
+from mosaicgp.data.blocks import StoredBlocks, TableBlocks
+from mosaicgp.data.disk import DiskBlocks, RecordFile, Workspace, bytes_of, records
+from mosaicgp.data.rows import Rows
 
 FloatArray = NDArray[np.float64]
+Assign = Callable[[FloatArray], NDArray[np.int64]]
+T = TypeVar("T")
 
-# Small tables share few shapes, and so compilations; in large ones padding costs more.
-SMALL_ROWS = 512
-SMALL_PAD, PAD = 32, 8
-
-# A cell that ties made larger than this many times a block is cut.
-LARGEST_CELL = 4
-
-# Fewer buckets than this are not worth the start of a process.
-LEAST_FOR_WORKERS = 16
 WORKERS = min(4, os.cpu_count() or 1)
+RUN_ROWS = 2**17
 
 
-def grouped(
-    X: FloatArray,
-    y: FloatArray,
-    labels: NDArray[np.int64],
-    block_rows: int,
-    whole_table: bool = True,
-) -> Blocks:
-    """Rows by label, padded to ``block_rows`` or more; a cell that is much too large is cut."""
-    pad = SMALL_PAD if whole_table and len(y) <= SMALL_ROWS else PAD
-    blocks = group(X, y, labels, pad_multiple=pad, max_size=LARGEST_CELL * block_rows)
-    return padded(blocks, block_rows, pad) if blocks.n_blocks > 1 else blocks
+class Buckets(ABC):
+    """Rows by bucket, those of a bucket in the order of the table until they are placed."""
+
+    def __init__(self, n_buckets: int) -> None:
+        self.first = np.zeros(n_buckets + 1, dtype=np.int64)  # of each bucket's rows, and the end
+
+    @abstractmethod
+    def read(self, bucket: int) -> tuple[FloatArray, Any]:
+        """X (k, d) of a bucket's rows, and what ``place`` wants of them."""
+
+    @abstractmethod
+    def place(self, bucket: int, content: Any, order: NDArray[np.int64]) -> None:
+        """Leave the rows of a bucket in this order (k,)."""
+
+    @abstractmethod
+    def blocks(
+        self, start: NDArray[np.int64], label: NDArray[np.int64], least: int
+    ) -> StoredBlocks:
+        """Blocks of the rows as they were placed."""
+
+    def rearrange(
+        self, arranged: Callable[[int, FloatArray], tuple[NDArray[np.int64], T]]
+    ) -> list[T]:
+        """Have every bucket put in an order: ``arranged`` takes its number and its X, and returns
+        the order of its rows and whatever is to be known of it."""
+
+        def one(bucket: int) -> T:
+            X, content = self.read(bucket)
+            order, known = arranged(bucket, X)
+            self.place(bucket, content, order)
+            return known
+
+        return list(in_threads(one, range(len(self.first) - 1)))
 
 
-def n_blocks_of(n: int, block_rows: int) -> int:
-    """Blocks that n rows are divided into: so many that none is larger than ``block_rows``, which
-    every block is padded to; so all tables share one shape."""
-    return -(-n // block_rows)
+class TableBuckets(Buckets):
+    """Of a table in memory, as row numbers."""
 
+    def __init__(self, rows: Rows, assign: Assign, n_buckets: int) -> None:
+        super().__init__(n_buckets)
+        n = rows.count()
+        self._rows = rows
+        self._order: NDArray[np.integer] = np.arange(n, dtype=np.int32 if n < 2**31 else np.int64)
+        self.first[-1] = n
+        if n_buckets > 1:
+            self._scatter(assign, n_buckets)
 
-@dataclass(frozen=True)
-class BucketTask:
-    """How to divide the records (k, d + 2) of a bucket."""
+    def _scatter(self, assign: Assign, n_buckets: int) -> None:
+        bucket = np.empty(len(self._order), dtype=_small(n_buckets))
 
-    n_features: int
-    block_rows: int
-    seed: int
-    scale: FloatArray | None
+        def one(part: tuple[int, FloatArray]) -> None:
+            first, X = part
+            bucket[first : first + len(X)] = assign(X)
 
-    def divide(self, found: FloatArray, bucket: int) -> tuple[BalancedTree, Blocks]:
-        """A tree over the bucket's rows, and its blocks with the rows' numbers in the table."""
-        X, y, numbers = np.ascontiguousarray(found[:, :-2]), found[:, -2], found[:, -1]
-        n_blocks = n_blocks_of(len(y), self.block_rows)
-        rng = np.random.default_rng([self.seed, bucket])
-        tree, labels = BalancedTree.grow(X, n_blocks, rng, self.scale)
-        local = grouped(X, y, labels, self.block_rows, whole_table=False)
-        table = np.append(numbers.astype(np.int64), -1)  # padding stays -1
-        return tree, Blocks(local.X, local.y, local.mask, table[local.rows], local.label)
-
-
-class Divided(NamedTuple):
-    """What became of a bucket whose rows were written by block."""
-
-    tree: BalancedTree
-    sizes: NDArray[np.int64]
-    label: NDArray[np.int64]
-
-
-class _Order(NamedTuple):
-    """One bucket to divide: read from a file, written to another from a row on."""
-
-    source: str
-    target: str
-    first_row: int
-    bucket: int
-
-
-class WorkerError(RuntimeError):
-    """A worker ended before its work; the message has its last words."""
-
-
-def divide_buckets(
-    task: BucketTask, sources: Sequence[Path], counts: NDArray[np.int64], target: Path
-) -> list[Divided]:
-    """Write the rows of all bucket files to ``target`` by block; the files are used up."""
-    first = np.cumsum(counts) - counts
-    target.touch()
-    orders = [
-        _Order(str(path), str(target), int(row), k)
-        for k, (path, row) in enumerate(zip(sources, first, strict=True))
-    ]
-    if len(orders) < LEAST_FOR_WORKERS or WORKERS == 1 or not sys.executable:
-        for order in orders:
-            _divide_file(task, order)
-    else:
-        _by_workers(task, orders)
-    return [_collect(Path(order.source)) for order in orders]
-
-
-def _by_workers(task: BucketTask, orders: list[_Order]) -> None:
-    queue: SimpleQueue[_Order] = SimpleQueue()
-    for order in orders:
-        queue.put(order)
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        "OPENBLAS_NUM_THREADS": "1",
-        "MKL_NUM_THREADS": "1",
-    }
-    with ExitStack() as stack:
-        # Left in the opposite order: workers are killed first, so that no thread waits for one.
-        pool = stack.enter_context(ThreadPoolExecutor(WORKERS))
-        workers = [stack.enter_context(_Worker(task, environment)) for _ in range(WORKERS)]
-        for done in [pool.submit(worker.run, queue) for worker in workers]:
-            done.result()
-
-
-class _Worker:
-    """A process that divides one bucket after the other."""
-
-    def __init__(self, task: BucketTask, environment: dict[str, str]) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "mosaicgp.data.buckets"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
-        scale = None if task.scale is None else task.scale.tolist()
-        self._first_line = json.dumps(asdict(task) | {"scale": scale})
-
-    def __enter__(self) -> _Worker:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self._process.kill()
-        self._process.communicate()
-
-    def run(self, queue: SimpleQueue[_Order]) -> None:
-        """Have orders done until there are none."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        try:
-            self._process.stdin.write(self._first_line + "\n")
-            while True:
-                self._process.stdin.write(json.dumps(queue.get_nowait()) + "\n")
-                self._process.stdin.flush()
-                if self._process.stdout.readline() != "done\n":
-                    break
-        except Empty:
-            return
-        except BrokenPipeError:
+        for _ in in_threads(one, _numbered((X for X, _ in self._rows.chunks(RUN_ROWS)))):
             pass
-        assert self._process.stderr is not None
-        words = self._process.stderr.read().strip().splitlines()
-        raise WorkerError(
-            "a process that divides rows into blocks ended early: "
-            + (words[-1] if words else "it said nothing; was there too little memory?")
-        )
+        self.first[1:] = np.cumsum(np.bincount(bucket, minlength=n_buckets))
+        free = self.first[:-1].copy()  # the next place in each bucket
+        for start in range(0, len(bucket), RUN_ROWS):
+            part = bucket[start : start + RUN_ROWS]
+            order = np.argsort(part, kind="stable")
+            counts = np.bincount(part, minlength=n_buckets)
+            rank = np.arange(len(part)) - np.repeat(np.cumsum(counts) - counts, counts)
+            self._order[np.repeat(free, counts) + rank] = order + start
+            free += counts
+
+    def read(self, bucket: int) -> tuple[FloatArray, NDArray[np.integer]]:
+        numbers = self._order[self.first[bucket] : self.first[bucket + 1]]
+        return self._rows.gather(numbers.astype(np.int64))[0], numbers
+
+    def place(self, bucket: int, content: NDArray[np.integer], order: NDArray[np.int64]) -> None:
+        content[:] = content.take(order)
+
+    def blocks(self, start: NDArray[np.int64], label: NDArray[np.int64], least: int) -> TableBlocks:
+        return TableBlocks(self._rows, self._order, start, label, least)
 
 
-def _divide_file(task: BucketTask, order: _Order) -> None:
-    """Rows of the bucket by block into the target; tree and sizes into a file beside the source."""
-    source = Path(order.source)
-    tree, blocks = task.divide(np.fromfile(source).reshape(-1, task.n_features + 2), order.bucket)
-    source.unlink()
-    with open(order.target, "r+b") as file:
-        file.seek(bytes_of(order.first_row, task.n_features))
-        append_blocks(blocks, file)
-    arrays: dict[str, Any] = tree.to_arrays()
-    np.savez(_beside(source), sizes=blocks.sizes, label=blocks.label, **arrays)
+class FileBuckets(Buckets):
+    """Of a table that is not in memory, as rows in files."""
+
+    def __init__(
+        self, rows: Rows, assign: Assign, n_buckets: int, scratch: Path, target: Path
+    ) -> None:
+        super().__init__(n_buckets)
+        self._width = rows.n_features + 2
+        self._scratch, self._target = scratch / "runs.f64", target
+        self._scratch.touch()
+
+        def one(part: tuple[int, tuple[FloatArray, FloatArray]]) -> NDArray[np.int64]:
+            first, (X, y) = part
+            bucket = assign(X).astype(_small(n_buckets))
+            order = np.argsort(bucket, kind="stable")
+            found = records(X, y, np.arange(first, first + len(y)))
+            _write(self._scratch, bytes_of(first, rows.n_features), found.take(order, axis=0))
+            return np.bincount(bucket, minlength=n_buckets)
+
+        counts = np.array(list(in_threads(one, _numbered(rows.chunks(RUN_ROWS)))))  # (runs, k)
+        self._counts = counts
+        ends = np.cumsum(counts.ravel()).reshape(counts.shape)
+        self._starts = ends - counts
+        self.first[1:] = np.cumsum(counts.sum(axis=0))
+        with target.open("wb") as file:
+            file.truncate(bytes_of(int(self.first[-1]), rows.n_features))
+
+    def read(self, bucket: int) -> tuple[FloatArray, FloatArray]:
+        found = np.empty((self.first[bucket + 1] - self.first[bucket], self._width))
+        done = 0
+        with self._scratch.open("rb") as file:
+            for start, count in zip(self._starts[:, bucket], self._counts[:, bucket], strict=True):
+                if count:
+                    file.seek(bytes_of(int(start), self._width - 2))
+                    file.readinto(found[done : done + count].data)
+                    done += count
+        return found[:, :-2], found
+
+    def place(self, bucket: int, content: FloatArray, order: NDArray[np.int64]) -> None:
+        offset = bytes_of(int(self.first[bucket]), self._width - 2)
+        _write(self._target, offset, content.take(order, axis=0))
+
+    def blocks(self, start: NDArray[np.int64], label: NDArray[np.int64], least: int) -> DiskBlocks:
+        file = RecordFile(self._target, int(self.first[-1]), self._width)
+        return DiskBlocks(file, start, label, least)
 
 
-def _collect(source: Path) -> Divided:
-    with np.load(_beside(source)) as found:
-        arrays = dict(found)
-    sizes, label = arrays.pop("sizes"), arrays.pop("label")
-    return Divided(BalancedTree.from_arrays(arrays), sizes, label)
+@contextmanager
+def scattered(
+    rows: Rows, assign: Assign, n_buckets: int, workspace: Workspace | None
+) -> Iterator[Buckets]:
+    """The rows by the bucket that ``assign`` names: on disk, if there is a ``workspace``."""
+    if workspace is None:
+        yield TableBuckets(rows, assign, n_buckets)
+        return
+    workspace.require(2 * bytes_of(rows.count(), rows.n_features))
+    with workspace.scratch() as folder:
+        yield FileBuckets(rows, assign, n_buckets, folder, workspace.new_file())
 
 
-def _beside(source: Path) -> Path:
-    return source.with_suffix(".npz")
+def in_threads(function: Callable[[Any], T], items: Iterable[Any]) -> Iterator[T]:
+    """Results in order; no more items are taken than there are threads for, and one."""
+    pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="mosaicgp-divide")
+    waiting: deque[Future[T]] = deque()
+    try:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > WORKERS:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
-def main() -> None:
-    """A worker: the task on the first line of standard input, an order on each that follows."""
-    given = json.loads(sys.stdin.readline())
-    scale = None if given["scale"] is None else np.array(given["scale"])
-    task = BucketTask(**(given | {"scale": scale}))
-    for line in sys.stdin:
-        _divide_file(task, _Order(*json.loads(line)))
-        print("done", flush=True)
+def _numbered(parts: Iterable[T]) -> Iterator[tuple[int, T]]:
+    """Each part with the number of its first row."""
+    first = 0
+    for part in parts:
+        yield first, part
+        first += len(part[0]) if isinstance(part, tuple) else len(part)  # type: ignore[arg-type]
 
 
-if __name__ == "__main__":
-    main()
+def _small(n: int) -> type[np.unsignedinteger]:
+    """The type of numbers below n: those of two bytes are sorted many times faster."""
+    return np.uint16 if n <= 2**16 else np.uint32
+
+
+def _write(path: Path, offset: int, rows: FloatArray) -> None:
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(rows.data)

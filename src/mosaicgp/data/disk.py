@@ -21,12 +21,12 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaicgp.data.blocks import BlockRows, Blocks, padded_size
+from mosaicgp.data.blocks import Blocks, StoredBlocks
 
 FloatArray = NDArray[np.float64]
 
 _ITEM = np.dtype(np.float64).itemsize
-_PAD_MULTIPLE = 8
+_COLUMN_ROWS = 2**14
 _RESIDENT_PAGES = 1024  # touched pages after which they are given back: 4 MB, or a few times that
 
 
@@ -109,6 +109,12 @@ class RecordFile:
         self._give_back(-(-found.nbytes // mmap.PAGESIZE))
         return found
 
+    def column(self, column: int, start: int, stop: int) -> FloatArray:
+        """One column of rows start .. stop - 1."""
+        steps = range(start, stop, _COLUMN_ROWS)
+        parts = [self.between(k, min(k + _COLUMN_ROWS, stop))[:, column] for k in steps]
+        return np.concatenate(parts) if parts else np.empty(0)
+
     def _give_back(self, pages: int) -> None:
         self._touched[0] += pages
         if self._touched[0] >= _RESIDENT_PAGES:
@@ -118,61 +124,24 @@ class RecordFile:
 
 
 @dataclass(frozen=True, eq=False)
-class DiskBlocks:
-    """Blocks whose rows lie one block after the other in a file; padded when they are read."""
+class DiskBlocks(StoredBlocks):
+    """Blocks whose rows lie one block after the other in a file."""
 
     file: RecordFile
-    start: NDArray[np.int64]  # (B + 1,): first row of each block, and the end of the last
-    label: NDArray[np.int64]  # (B,)
-    least: int  # rows that every block is padded to, unless one is larger
-
-    @property
-    def n(self) -> int:
-        """Rows in all blocks."""
-        return int(self.start[-1])
-
-    @property
-    def n_blocks(self) -> int:
-        """Number of blocks B."""
-        return len(self.label)
+    start: NDArray[np.int64]
+    label: NDArray[np.int64]
+    least: int
 
     @property
     def n_features(self) -> int:
-        """Inputs d."""
         return self.file.width - 2
 
-    @property
-    def sizes(self) -> NDArray[np.int64]:
-        """Rows (B,) of each block, without padding."""
-        return np.diff(self.start)
+    def between(self, first: int, last: int) -> tuple[FloatArray, FloatArray]:
+        found = self.file.between(first, last)
+        return found[:, :-2], found[:, -2]
 
-    @cached_property
-    def block_size(self) -> int:
-        """Rows of a block, with padding."""
-        return padded_size(np.append(self.sizes, self.least), _PAD_MULTIPLE)
-
-    def take(self, units: NDArray[np.int64]) -> BlockRows:
-        """The blocks of these numbers, padded."""
-        shape = (len(units), self.block_size)
-        X, y, mask = np.zeros((*shape, self.n_features)), np.zeros(shape), np.zeros(shape)
-        for place, unit in enumerate(units):
-            records = self.file.between(self.start[unit], self.start[unit + 1])
-            k = len(records)
-            X[place, :k], y[place, :k], mask[place, :k] = records[:, :-2], records[:, -2], 1.0
-        return BlockRows(X, y, mask)
-
-    def rows_of(self, unit: int) -> NDArray[np.int64]:
-        """Numbers in the table of the rows of a block."""
-        records = self.file.between(self.start[unit], self.start[unit + 1])
-        return records[:, -1].astype(np.int64)
-
-    def in_memory(self) -> Blocks:
-        """The same blocks as arrays."""
-        rows = np.full((self.n_blocks, self.block_size), -1, dtype=np.int64)
-        for unit in range(self.n_blocks):
-            numbers = self.rows_of(unit)
-            rows[unit, : len(numbers)] = numbers
-        return Blocks(*self.take(np.arange(self.n_blocks)), rows, self.label)
+    def numbers(self, first: int, last: int) -> NDArray[np.int64]:
+        return self.file.column(-1, first, last).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,7 +186,9 @@ def records(
     X: NDArray[np.floating], y: NDArray[np.floating], rows: NDArray[np.int64]
 ) -> FloatArray:
     """Rows as they lie in a file: (n, d + 2)."""
-    return np.column_stack([X, y, rows.astype(np.float64)])
+    out = np.empty((len(y), X.shape[1] + 2))
+    out[:, :-2], out[:, -2], out[:, -1] = X, y, rows
+    return out
 
 
 def append_blocks(blocks: Blocks, file: BinaryIO) -> None:
@@ -226,25 +197,17 @@ def append_blocks(blocks: Blocks, file: BinaryIO) -> None:
     file.write(records(blocks.X[real], blocks.y[real], blocks.rows[real]).data)
 
 
-def write_blocks(blocks: Blocks, path: Path) -> DiskBlocks:
-    """Blocks from memory to a file."""
-    with path.open("wb") as file:
-        append_blocks(blocks, file)
-    start = np.concatenate([[0], np.cumsum(blocks.sizes)])
-    rows = RecordFile(path, blocks.n, blocks.n_features + 2)
-    return DiskBlocks(rows, start, blocks.label, blocks.block_size)
-
-
 class Workspace:
     """A folder for the files of one fit, which no other fit may use meanwhile.
 
-    Without a given folder it is a temporary one, removed when nothing refers to it any more.
+    Without a given folder it is a temporary one, ``within`` another if that is named, and removed
+    when nothing refers to it any more.
     """
 
-    def __init__(self, folder: str | Path | None) -> None:
+    def __init__(self, folder: str | Path | None, within: str | Path | None = None) -> None:
         try:
             if folder is None:
-                self.path = Path(tempfile.mkdtemp(prefix="mosaicgp-"))
+                self.path = Path(tempfile.mkdtemp(prefix="mosaicgp-", dir=within))
                 weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
             else:
                 self.path = Path(folder)
@@ -252,8 +215,8 @@ class Workspace:
             self._lock = FolderLock(self.path / "work.lock")
         except (OSError, FolderInUseError) as error:
             raise WorkFolderError(
-                f"work_dir: the working folder {folder or tempfile.gettempdir()} cannot be used "
-                f"({error}). Choose another folder that you may write to."
+                f"work_dir: the working folder {folder or within or tempfile.gettempdir()} cannot "
+                f"be used ({error}). Choose another folder that you may write to."
             ) from error
 
     def release(self, keep: bool = True) -> None:
@@ -270,6 +233,12 @@ class Workspace:
                 f"work_dir: the fit needs {n_bytes / 1e9:.1f} GB in {self.path}, where "
                 f"{free / 1e9:.1f} GB are free. Free some, or choose another folder by work_dir."
             )
+
+    def new_file(self) -> Path:
+        """Where to write blocks; an earlier file goes, but who maps it still can read it."""
+        path = self.path / "blocks.f64"
+        path.unlink(missing_ok=True)
+        return path
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
+from mosaicgp.data.growing import grow, project
+from mosaicgp.data.rows import ArrayRows, Rows
+
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
-_DIRECTION_ROWS = 256  # rows sampled from a node to find its principal direction
-_SQUARINGS = 3  # eight steps of power iteration
 _CHUNK_ROWS = 16_384  # rows routed at a time, so that the work arrays stay in cache
 _KMEANS_ROWS = 50  # rows sampled for each centre
 _KMEANS_STEPS = 20
@@ -87,44 +88,12 @@ class BalancedTree(Partition):
         n_blocks: int,
         rng: np.random.Generator,
         scale: Array | None = None,
-    ) -> tuple[BalancedTree, Labels]:
-        """The tree of ``build``, and the block (n,) of each row of X, as ``assign`` gives it."""
+    ) -> tuple[BalancedTree, Labels, Labels]:
+        """The tree of ``build``, and which rows of X are in which block, as ``assign`` has it."""
         X = np.asarray(X, dtype=np.float64)
         scale = np.ones(X.shape[1]) if scale is None else scale
-        labels = np.empty(len(X), dtype=np.int64)
-        directions: list[Array] = []
-        thresholds: list[float] = []
-        children: list[list[int]] = []
-        n_leaves = 0
-        # Depth first: a node's rows are copied once, and soon fit in the cache with all below them.
-        stack = [(np.ascontiguousarray(X.T), np.arange(len(X)), n_blocks, -1, 0)]
-        while stack:
-            columns, rows, quota, parent, side = stack.pop()
-            quota = min(quota, len(rows))
-            cut = _cut(columns, quota, rng, scale) if quota > 1 else None
-            me = ~n_leaves if cut is None else len(directions)
-            if parent >= 0:
-                children[parent][side] = me
-            if cut is None:
-                labels[rows] = n_leaves
-                n_leaves += 1
-                continue
-            w, threshold, goes_left, left_quota = cut
-            directions.append(w)
-            thresholds.append(threshold)
-            children.append([0, 0])
-            for side, chosen, share in (
-                (1, ~goes_left, quota - left_quota),
-                (0, goes_left, left_quota),
-            ):
-                stack.append((columns.compress(chosen, axis=1), rows[chosen], share, me, side))
-            del columns
-        tree = cls(
-            np.array(directions, dtype=np.float64).reshape(-1, X.shape[1]),
-            np.array(thresholds, dtype=np.float64),
-            np.array(children, dtype=np.int64).reshape(-1, 2),
-        )
-        return tree, labels
+        direction, threshold, children, order, start = grow(X, n_blocks, rng, scale)
+        return cls(direction, threshold, children), order, start
 
     def grafted(self, branches: Sequence[BalancedTree]) -> BalancedTree:
         """This tree with its blocks divided further, block b by ``branches[b]``."""
@@ -158,7 +127,7 @@ class BalancedTree(Partition):
             rows = np.arange(start, start + columns.shape[1])
             node = np.zeros(len(rows), dtype=np.int64)
             while len(rows):
-                along = _project(columns, (w.take(node) for w in weights))
+                along = project(columns, (w.take(node) for w in weights))
                 goes_right = along > self.threshold[node]
                 node = children[2 * node + goes_right]
                 arrived = node < 0
@@ -214,16 +183,25 @@ class KMeansCells(Partition):
 
         Distances are those between rows times ``scale`` (d,).
         """
+        X = np.asarray(X, dtype=np.float64)
+        return cls.of_rows(ArrayRows(X, np.empty(len(X))), n_blocks, rng, scale)
+
+    @classmethod
+    def of_rows(
+        cls, rows: Rows, n_blocks: int, rng: np.random.Generator, scale: Array | None = None
+    ) -> KMeansCells:
+        """The same of rows that need not fit in memory: only the sample does."""
         from sklearn.cluster import KMeans  # here: slow to import, and no other fit needs it
         from sklearn.exceptions import ConvergenceWarning
         from threadpoolctl import threadpool_limits
 
-        X = np.asarray(X, dtype=np.float64)
-        scale = np.ones(X.shape[1]) if scale is None else scale
-        n_blocks = min(n_blocks, len(X))
-        sample = X
-        if len(X) > _KMEANS_ROWS * n_blocks:
-            sample = X[rng.choice(len(X), _KMEANS_ROWS * n_blocks, replace=False)]
+        n = rows.count()
+        scale = np.ones(rows.n_features) if scale is None else scale
+        n_blocks = min(n_blocks, n)
+        chosen = np.arange(n)
+        if n > _KMEANS_ROWS * n_blocks:
+            chosen = np.sort(rng.choice(n, _KMEANS_ROWS * n_blocks, replace=False))
+        sample, _ = rows.gather(chosen)
         # Lloyd's steps, not MiniBatchKMeans: on 200,000 rows and 4,000 centres the latter was four
         # times slower and ended with a larger within-cell variance.
         kmeans = KMeans(
@@ -240,9 +218,16 @@ class KMeansCells(Partition):
             centres = kmeans.fit(sample * scale).cluster_centers_
         cells = cls(np.unique(centres, axis=0), scale)
         # Repeated because dropping a centre may change how rows between two others are decided.
-        while len(used := np.unique(cells.assign(X))) < cells.n_blocks:
+        while not (used := cells._used_by(rows)).all():
             cells = cls(cells.centres[used], scale)
         return cells
+
+    def _used_by(self, rows: Rows) -> NDArray[np.bool_]:
+        """Which cells (n_blocks,) hold any of the rows."""
+        used = np.zeros(self.n_blocks, dtype=bool)
+        for X, _ in rows.chunks():
+            used[self.assign(X)] = True
+        return used
 
     @property
     def n_blocks(self) -> int:
@@ -278,93 +263,3 @@ def _checked(X: ArrayLike, d: int) -> Array:
     if X.ndim != 2 or X.shape[1] != d:
         raise ValueError(f"X: must have shape (n, {d}), got {X.shape}")
     return X
-
-
-def _project(columns: Array, weights: Iterable[float | Array]) -> Array:
-    """Projection (n,) of the rows, given as columns (d, n), on d weights, each a number or (n,).
-
-    One column after the other with elementwise operations, not a matrix product: BLAS rounds
-    differently for different shapes, and a row near a threshold would change sides with its batch.
-    """
-    out: Array = np.zeros(columns.shape[1])
-    for column, weight in zip(columns, weights, strict=True):
-        out += column * weight
-    return out
-
-
-def _cut(
-    columns: Array, quota: int, rng: np.random.Generator, scale: Array
-) -> tuple[Array, float, NDArray[np.bool_], int] | None:
-    """Direction (d,), threshold, who goes left (n,), and the left child's number of blocks.
-
-    None if the rows, given as columns (d, n), are all identical.
-    """
-    n = columns.shape[1]
-    left_quota = quota // 2
-    left_size = left_quota * n // quota
-    for find in (_principal_direction, _widest_axis):
-        w = find(columns, rng, scale) * scale
-        projection = _project(columns, w)
-        threshold = _threshold(projection, left_size)
-        if threshold is not None:
-            goes_left = projection <= threshold
-            n_left = int(np.count_nonzero(goes_left))
-            if n_left != left_size:  # ties: blocks follow the rows
-                fair = round(quota * n_left / n)
-                left_quota = min(max(fair, 1, quota - (n - n_left)), quota - 1, n_left)
-            return w, threshold, goes_left, left_quota
-    return None
-
-
-def _threshold(projection: Array, left_size: int) -> float | None:
-    """Number that `left_size` projections, or as near as ties allow, do not exceed.
-
-    None if the projections are all equal. It lies halfway between two projections, so that rows
-    seen later are split evenly too.
-    """
-    ranked = np.partition(projection, left_size - 1)
-    low, high = ranked[left_size - 1], ranked[left_size:].min()
-    if low == high:
-        below, above = projection[projection < low], projection[projection > low]
-        excess = len(projection) - len(above) - left_size  # if the tied rows go left
-        deficit = left_size - len(below)  # if they go right
-        if len(below) == 0 and len(above) == 0:
-            return None
-        if len(below) == 0 or (len(above) > 0 and excess <= deficit):
-            high = above.min()
-        else:
-            low = below.max()
-    middle = low + 0.5 * (high - low)
-    return float(middle if middle < high else low)
-
-
-def _principal_direction(columns: Array, rng: np.random.Generator, scale: Array) -> Array:
-    """Unit vector (d,) along which a sample of the scaled rows, columns (d, n), varies most."""
-    n = columns.shape[1]
-    sample = columns
-    if n > _DIRECTION_ROWS:
-        sample = columns.take(rng.integers(n, size=_DIRECTION_ROWS), axis=1)
-    sample = sample - sample[:, :1]  # exact for identical rows, where a mean would leave rounding
-    sample -= sample.mean(axis=1, keepdims=True)
-    sample *= scale[:, None]
-    largest = np.abs(sample).max()
-    w = np.zeros(len(columns))
-    if largest < np.finfo(np.float64).tiny:
-        return w
-    sample /= largest
-    # Power iteration from the widest axis, by squaring the covariance: should the axis be
-    # orthogonal to the principal direction, it is still a good way to cut.
-    covariance = sample @ sample.T
-    widest = int(np.argmax(np.diagonal(covariance)))
-    for _ in range(_SQUARINGS if len(w) > 1 else 0):
-        covariance /= covariance[widest, widest]
-        covariance = covariance @ covariance
-    w = covariance[widest]
-    return w / np.sqrt(w @ w)
-
-
-def _widest_axis(columns: Array, rng: np.random.Generator, scale: Array) -> Array:
-    """Unit vector (d,) of the axis of largest range: tells any two different rows apart."""
-    w = np.zeros(len(columns))
-    w[np.argmax(np.ptp(columns, axis=1) * scale)] = 1.0
-    return w

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaicgp.data.blocks import Blocks
-from mosaicgp.data.disk import DiskBlocks
+from mosaicgp.data.blocks import Blocks, StoredBlocks
 from mosaicgp.data.rows import Rows
+from mosaicgp.data.shuffling import Shuffle
 
 FloatArray = NDArray[np.floating]
 
@@ -32,10 +32,11 @@ class Sample(NamedTuple):
 
 
 class SamplerState(NamedTuple):
-    """Where a sampler stands: its random generator, and what is left of a pass."""
+    """Where a sampler stands: its random generator, and the seed of a pass and how far it is."""
 
     generator: dict[str, Any]
-    order: NDArray[np.int64]
+    seed: int
+    position: int
 
 
 class Sampler(ABC):
@@ -45,7 +46,7 @@ class Sampler(ABC):
         self._n_units = n_units
         self._per_batch = per_batch
         self._rng = rng
-        self._order: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+        self._pass, self._position = Shuffle(n_units, 0), n_units  # at its end
 
     @property
     def batches_per_pass(self) -> int:
@@ -55,29 +56,37 @@ class Sampler(ABC):
     @property
     def state(self) -> SamplerState:
         """Where the sampler stands; the next batch follows from it."""
-        return SamplerState(dict(self._rng.bit_generator.state), self._order)
+        generator = dict(self._rng.bit_generator.state)
+        return SamplerState(generator, self._pass.seed, self._position)
 
     @state.setter
     def state(self, state: SamplerState) -> None:
         self._rng.bit_generator.state = state.generator
-        self._order = state.order
+        if state.seed != self._pass.seed:
+            self._pass = Shuffle(self._n_units, state.seed)
+        self._position = state.position
 
     def next(self, reshuffled: bool) -> Sample:
         """The next batch: units drawn uniformly with replacement, or the next ones of a pass in
         random order; a pass that runs out goes on with another."""
         return self._take(self._draw(reshuffled))
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most have nothing to close
         """No more batches are wanted."""
-        self._order = self._order[:0]
 
     def _draw(self, reshuffled: bool) -> NDArray[np.int64]:
         if not reshuffled:
             return self._rng.integers(self._n_units, size=self._per_batch)
-        while len(self._order) < self._per_batch:
-            self._order = np.append(self._order, self._rng.permutation(self._n_units))
-        chosen, self._order = np.split(self._order, [self._per_batch])
-        return chosen
+        chosen: list[NDArray[np.int64]] = []
+        wanted = self._per_batch
+        while wanted > 0:
+            if self._position == self._n_units:
+                self._pass = Shuffle(self._n_units, int(self._rng.integers(2**62)))
+                self._position = 0
+            last = min(self._position + wanted, self._n_units)
+            chosen.append(self._pass.between(self._position, last))
+            wanted, self._position = wanted - len(chosen[-1]), last
+        return np.concatenate(chosen)
 
     @abstractmethod
     def _take(self, units: NDArray[np.int64]) -> Sample: ...
@@ -107,7 +116,7 @@ class BlockSampler(Sampler):
 
     def __init__(
         self,
-        blocks: Blocks | DiskBlocks,
+        blocks: Blocks | StoredBlocks,
         held: Held | None,
         per_batch: int,
         rng: np.random.Generator,
@@ -202,7 +211,7 @@ def hold_rows(rows: Rows, n_held: int, rng: np.random.Generator) -> tuple[Held, 
     return Held(X[None], y[None], np.ones((1, n_held)), none, np.empty((1, 0))), chosen
 
 
-def hold_in_blocks(blocks: Blocks | DiskBlocks, n_held: int, rng: np.random.Generator) -> Held:
+def hold_in_blocks(blocks: Blocks | StoredBlocks, n_held: int, rng: np.random.Generator) -> Held:
     """About ``n_held`` rows, an eighth of each of a few random blocks."""
     share = max(1, blocks.block_size // 8)
     n_groups = int(np.clip(round(n_held / share), 1, blocks.n_blocks))

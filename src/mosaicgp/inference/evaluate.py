@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from mosaicgp.data.blocks import Blocks
+from mosaicgp.data.blocks import Blocks, StoredBlocks
 from mosaicgp.inference.parameters import Switches
 from mosaicgp.model.bound import Block, Parameters, Statistics, data_bound, total_statistics
 from mosaicgp.model.expectations import ClosedForm, Mehler, Route
@@ -39,21 +39,21 @@ def closed_form_cost(n_blocks: int, block_size: int, m: int, dense: bool) -> flo
     return 0.5 * n_blocks * block_size * (block_size if dense else 1) * float(m) ** 2
 
 
-def bound_route(blocks: Blocks, m: int, switches: Switches) -> Route:
+def bound_route(blocks: Blocks | StoredBlocks, m: int, switches: Switches) -> Route:
     """The closed form where it can be had in a minute or so, else a high order of Mehler's sum."""
     if not switches.bayesian:
         return Mehler(0)
     dense = switches.approximation.blocked
     if closed_form_cost(blocks.n_blocks, blocks.block_size, m, dense) <= CLOSED_FORM_COST:
         return ClosedForm()
-    return Mehler(3 if blocks.X.shape[2] <= 10 else 2 if blocks.X.shape[2] <= 40 else 1)
+    return Mehler(3 if blocks.n_features <= 10 else 2 if blocks.n_features <= 40 else 1)
 
 
 @in_double
 def full_bound(
     parameters: Parameters,
     q: InducingPosterior,
-    blocks: Blocks,
+    blocks: Blocks | StoredBlocks,
     jitter: float,
     switches: Switches,
     route: Route | None = None,
@@ -65,7 +65,7 @@ def full_bound(
         total -= float(kl_theta(parameters.theta, switches.prior))
     size = min(BLOCKS_AT_ONCE, blocks.n_blocks)
     for start in range(0, blocks.n_blocks, size):
-        part = [a[start : start + size] for a in (blocks.X, blocks.y, blocks.mask)]
+        part = blocks.take(np.arange(start, min(start + size, blocks.n_blocks)))
         # A block whose rows are all masked adds nothing.
         padded = [np.pad(a, [(0, size - len(a))] + [(0, 0)] * (a.ndim - 1)) for a in part]
         block = Block(*map(jnp.asarray, padded))

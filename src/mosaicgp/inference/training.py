@@ -13,9 +13,8 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from mosaicgp.checkpoints import Checkpoint, Snapshot
-from mosaicgp.data.blocks import Blocks
-from mosaicgp.data.disk import DiskBlocks
+from mosaicgp.checkpoints import Checkpoint, CheckpointError, Snapshot
+from mosaicgp.data.blocks import StoredBlocks
 from mosaicgp.data.partition import Partition
 from mosaicgp.data.sampling import Held, Sampler, SamplerState
 from mosaicgp.inference.exact import FitError
@@ -92,7 +91,7 @@ class TrainingData:
     sampler: Sampler
     held: Held | None
     partition: Partition | None = None
-    blocks: Blocks | DiskBlocks | None = None
+    blocks: StoredBlocks | None = None
     division: int = 0
     scale: NDArray[np.float64] | None = None
     adapt: Callable[[NDArray[np.float64], int], TrainingData] | None = None
@@ -113,6 +112,25 @@ class Progress(NamedTuple):
     n_held: int
     phase: Phase
     seconds: float
+
+
+class Look(NamedTuple):
+    """A fit under way after ``iteration`` iterations and so many seconds."""
+
+    iteration: int
+    seconds: float
+    parameters: Parameters
+    q: InducingPosterior
+    jitter: float
+    history: list[Progress]
+    data: TrainingData
+
+
+class Looks(NamedTuple):
+    """Iterations after which a fit shows itself, and what it shows itself to."""
+
+    at: frozenset[int]
+    show: Callable[[Look], Any]
 
 
 class StochasticFit(NamedTuple):
@@ -171,8 +189,10 @@ class _Training:
         report: Callable[[Progress], Any],
         began: float,
         checkpoint: Stage | None,
+        looks: Looks | None,
     ) -> None:
         self._began = began
+        self._looks = looks
         self._dtype = np.dtype(settings.dtype)
         self._free: Free = self._cast(start)
         self._fixed: Fixed = self._cast(fixed)
@@ -224,6 +244,8 @@ class _Training:
                     self._check(at.iteration)
                     if self._checkpoint is not None and self._checkpoint.due():
                         self._checkpoint.write(self.snapshot())
+                if self._looks is not None and at.iteration in self._looks.at:
+                    self._show(self._looks.show)
         except KeyboardInterrupt:
             self._flush(report=False)
             if not self.history:
@@ -357,6 +379,22 @@ class _Training:
             held_nlpd(learned, eta, self._free, self._fixed, self._held, jitter, self._switches)
         )
 
+    def _show(self, show: Callable[[Look], Any]) -> None:
+        """Show what would be kept if the fit ended now; the time that takes is not the fit's."""
+        parameters, q = self._finished(self._candidate(), self._state.eta)
+        paused = perf_counter()
+        seconds, at = paused - self._began, self._at
+        show(Look(at.iteration, seconds, parameters, q, at.jitter, list(self.history), self.data))
+        self._began += perf_counter() - paused
+
+    def _finished(
+        self, learned: Array, eta: NaturalParameters
+    ) -> tuple[Parameters, InducingPosterior]:
+        final = finished(learned, eta, self._free, self._fixed, self._switches)
+        return jax.block_until_ready(
+            jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), final)
+        )
+
     def _check(self, iteration: int) -> None:
         learned, eta = self._candidate(), self._state.eta
         nlpd = self.nlpd(learned, eta)
@@ -378,9 +416,7 @@ class _Training:
 
     def snapshot(self) -> Snapshot:
         """All that the rest of the fit depends on; taken when no step is pending."""
-        sampler = self.data.sampler.state
         arrays = {f"state.{k}": leaf for k, leaf in enumerate(jax.tree.leaves(self._state))}
-        arrays["order"] = sampler.order
         for name in HISTORY_ARRAYS:
             arrays[f"history.{name}"] = np.array([getattr(p, name) for p in self.history])
         if self.best is not None:
@@ -392,7 +428,7 @@ class _Training:
             "phases": [record.phase for record in self.history],
             "best_nlpd": None if self.best is None else self.best.nlpd,
             "generator": self._rng.bit_generator.state,
-            "sampler": sampler.generator,
+            "sampler": self.data.sampler.state._asdict(),
             "division": self.data.division,
             "scale": None if scale is None else scale.tolist(),
             "seconds": perf_counter() - self._began,
@@ -423,7 +459,7 @@ class _Training:
             like = (self._state.learned, self._state.eta)
             self.best = _Kept(header["best_nlpd"], *tree("best", like))
         self._rng.bit_generator.state = header["generator"]
-        self.data.sampler.state = SamplerState(header["sampler"], arrays["order"])
+        self.data.sampler.state = SamplerState(**header["sampler"])
         self._began = perf_counter() - header["seconds"]
 
     # -- the end -----------------------------------------------------------------------------------
@@ -501,8 +537,7 @@ class _Training:
             bound = self.bound_estimate(kept)
         finally:
             self.data.sampler.close()
-        final = finished(kept.learned, kept.eta, self._free, self._fixed, self._switches)
-        parameters, q = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), final)
+        parameters, q = self._finished(kept.learned, kept.eta)
         return StochasticFit(
             parameters,
             q,
@@ -521,10 +556,11 @@ class _Training:
 
 
 class Stage(NamedTuple):
-    """One stage of a fit in the checkpoints of the fit."""
+    """One stage of a fit in the checkpoints of the fit, and the iterations it may take."""
 
     checkpoint: Checkpoint
     name: str
+    max_iter: int
 
     def due(self) -> bool:
         """Whether the last checkpoint was written long enough ago."""
@@ -532,11 +568,29 @@ class Stage(NamedTuple):
 
     def write(self, snapshot: Snapshot) -> None:
         """Replace the checkpoint of this stage."""
-        self.checkpoint.write(self.name, snapshot)
+        header = snapshot.header | {"max_iter": self.max_iter}
+        self.checkpoint.write(self.name, snapshot._replace(header=header))
 
     def read(self) -> Snapshot | None:
-        """The last checkpoint of this stage."""
-        return self.checkpoint.read(self.name)
+        """The last checkpoint of this stage, to go on from with ``max_iter``.
+
+        Its iterations were made with the step sizes that its own ``max_iter`` asked for. Those of
+        the search do not depend on it: a search can be made longer, and nothing else.
+        """
+        snapshot = self.checkpoint.read(self.name)
+        if snapshot is None or (planned := snapshot.header["max_iter"]) == self.max_iter:
+            return snapshot
+        position = snapshot.header["position"]
+        searching = position["phase"] == "search" and not position["plateaued"]
+        if self.max_iter < planned or not searching:
+            why = "a search can only be made longer" if searching else "its search is over"
+            raise CheckpointError(
+                f"checkpoint: this fit cannot go on with max_iter={self.max_iter}: it has made "
+                f"{position['iteration']} of {planned} iterations, and {why}. Use "
+                f"max_iter={planned}; a finished fit is trained further with warm_start=True."
+            )
+        header = snapshot.header | {"position": position | {"max_iter": self.max_iter}}
+        return snapshot._replace(header=header)
 
 
 @in_double
@@ -552,14 +606,18 @@ def fit_stochastic(
     began: float | None = None,
     stage: Stage | None = None,
     snapshot: Snapshot | None = None,
+    looks: Looks | None = None,
 ) -> StochasticFit:
     """Maximise the bound by stochastic steps from ``start``, with q(s) = p(s) or ``eta``.
 
     ``began`` is the time (``perf_counter``) from which the budget counts: now, if None. With a
-    ``snapshot`` the fit goes on from there, on ``data`` divided as it was then.
+    ``snapshot`` the fit goes on from there, on ``data`` divided as it was then. ``looks`` are not
+    counted in its time.
     """
     began = perf_counter() if began is None else began
-    training = _Training(start, fixed, data, switches, settings, eta, rng, report, began, stage)
+    training = _Training(
+        start, fixed, data, switches, settings, eta, rng, report, began, stage, looks
+    )
     if snapshot is not None:
         training.restore(snapshot)
     return training.fit()

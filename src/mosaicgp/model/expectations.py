@@ -60,12 +60,11 @@ def unit_omega(X: Array, Z: Array, q: ThetaPosterior) -> Array:
     """E[K_XZ] at σ_f = 1 (n, m); α times this is Ωᵀ."""
     s2 = 1.0 + q.xi * X**2
     centre = q.nu * X
-    # Σ_k (νx − z)²/s² as products, so that nothing of size n·m·d is formed.
-    square = (
-        jnp.sum(centre**2 / s2, axis=1)[:, None] - 2.0 * (centre / s2) @ Z.T + (1.0 / s2) @ (Z**2).T
-    )
-    log_scale = 0.5 * jnp.sum(jnp.log(s2), axis=1)[:, None]
-    return jnp.exp(-0.5 * jnp.maximum(square, 0.0) - log_scale)
+    # −½ Σ_k (νx − z)²/s² + log s² as one product, so that nothing of size n·m·d is formed.
+    constant = -0.5 * jnp.sum(centre**2 / s2 + jnp.log(s2), axis=1)[:, None]
+    of_rows = jnp.concatenate([centre / s2, -0.5 / s2, constant], axis=1)
+    of_Z = jnp.concatenate([Z, Z**2, jnp.ones((Z.shape[0], 1), dtype=Z.dtype)], axis=1)
+    return jnp.exp(jnp.minimum(of_rows @ of_Z.T, 0.0))
 
 
 def omega(X: Array, Z: Array, q: ThetaPosterior) -> Array:

@@ -18,6 +18,11 @@ def cholesky(A: Array) -> Array:
     return jnp.tril(lax.linalg.cholesky(A, symmetrize_input=False))
 
 
+def upper_root(A: Array) -> Array:
+    """Upper triangular F with FFᵀ = A, symmetric positive definite; NaN where it is not."""
+    return jnp.flip(cholesky(jnp.flip(A)))
+
+
 def triangular_inverse(L: Array) -> Array:
     """L⁻¹ of a lower triangular matrix (n, n), halved so that most of it are products."""
     n = L.shape[-1]

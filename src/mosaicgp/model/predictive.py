@@ -22,9 +22,12 @@ from mosaicgp.model.expectations import (
     upsilon,
 )
 from mosaicgp.model.kernel import cross, gram, se
-from mosaicgp.model.linalg import cholesky, inner_congruence, triangular_inverse
+from mosaicgp.model.linalg import cholesky, inner_congruence, triangular_inverse, upper_root
 from mosaicgp.model.noise import Noise
 from mosaicgp.model.posterior import InducingPosterior, ThetaPosterior
+
+# How much more than the prior's variance q(s) may have in any direction, by rounding alone.
+WIDER = 1e-12
 
 
 class PredictiveState(NamedTuple):
@@ -32,6 +35,8 @@ class PredictiveState(NamedTuple):
 
     ``white`` (m, m) is L⁻ᵀ, and ``spread`` (m, m) the same times the root of cov(v): a row k(x, Z)
     times the first is whitened, times the second it gives what q(s) adds to the variance.
+    ``root`` (m, m) is upper triangular, root rootᵀ = Σ⁻¹ − Σ⁻¹SΣ⁻¹: a row times it gives what
+    knowing s takes off the variance; NaN where q(s) is wider than the prior in some direction.
     """
 
     parameters: Parameters
@@ -39,6 +44,7 @@ class PredictiveState(NamedTuple):
     q: InducingPosterior
     white: Array
     spread: Array
+    root: Array
 
 
 def predictive_state(
@@ -47,7 +53,9 @@ def predictive_state(
     """Factor once what every prediction shares."""
     prepared = prepare(parameters, noise, jitter)
     white = triangular_inverse(prepared.L).T
-    return PredictiveState(parameters, prepared, q, white, white @ q.v_root.T)
+    eye = jnp.eye(white.shape[0], dtype=white.dtype)
+    root = white @ upper_root((1.0 + WIDER) * eye - q.v_cov())
+    return PredictiveState(parameters, prepared, q, white, white @ q.v_root.T, root)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -102,11 +110,48 @@ def _first_order(X: Array, Z: Array, unit: Array, A: Array, theta: ThetaPosterio
     return lax.scan(add, jnp.zeros_like(X[:, 0]), (dims, degrees))[0]
 
 
+def quick_moments(state: PredictiveState, X_new: Array) -> tuple[Array, Array]:
+    """Mean and variance of f* at each row (n,), (n,), with one triangular product of n × m × m.
+
+    With P = root rootᵀ the variance over q(λ) is (α² + β)[1 − ωᵀPω − Tr(P cov k) + var(kᵀΣ⁻¹m)],
+    and β's share. The first order of the last term costs n·m·d and is taken; Tr(P cov k) lies
+    between 0 and Σξx², near Σξx² ωᵀPω, which takes its place. ``quick_error`` bounds what is wrong.
+    """
+    theta, Z = state.parameters.theta, state.parameters.Z
+    unit = unit_omega(X_new, Z, theta)
+    h = Z.shape[0] // 2
+    taken = jnp.sum((unit[:, :h] @ state.root[:h, :h]) ** 2, axis=1)
+    taken = taken + jnp.sum((unit @ state.root[:, h:]) ** 2, axis=1)
+    weights = state.white @ state.q.v_mean
+    mean_and_slopes = unit @ jnp.column_stack([weights, weights[:, None] * Z])
+    mean, slopes = mean_and_slopes[:, 0], mean_and_slopes[:, 1:]
+    square = theta.xi * X_new**2
+    slope = (theta.nu * X_new * mean[:, None] - slopes) / (1.0 + square)
+    of_mean = jnp.sum(square * slope**2, axis=1)
+    # Tr(P cov k) can be at most what ωᵀPω leaves of one, and so the variance stays positive.
+    correction = jnp.minimum(jnp.sum(square, axis=1) * taken, 1.0 - taken)
+    second = theta.alpha**2 + theta.beta
+    variance = second * (1.0 - taken - correction + of_mean) + theta.beta * mean**2
+    return theta.alpha * mean, _above_rounding(variance, second)
+
+
 def theta_spread(X: NDArray[np.float64], xi: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Σ_k ρ_k, ρ = ξx²/(1 + ξx²), at each row (n,): order p of the expansion leaves out
-    about its power p + 1."""
-    square = xi * X**2
-    return np.sum(square / (1.0 + square), axis=1)
+    """Σ_k ξ_k x_k² at each row (n,): how far q(λ) moves a row in the space of Z, squared."""
+    return X**2 @ xi
+
+
+def quick_error(spread: NDArray[np.float64], v_square: float) -> NDArray[np.float64]:
+    """A bound on how wrong ``quick_moments`` has the variance, over α² + β, at ``theta_spread``.
+
+    ``v_square`` is mᵀΣ⁻¹m. The first term is the Poincaré inequality of q(λ) with derivatives of a
+    process of unit variance, the second its like of second order (docs/mathematics.md).
+    """
+    return spread + 1.5 * spread**2 * v_square
+
+
+def first_order_error(spread: NDArray[np.float64], v_square: float) -> NDArray[np.float64]:
+    """The same for ``moments`` with ``narrow``, which leaves out the second order of all terms."""
+    return 1.5 * spread**2 * (1.0 + v_square)
 
 
 def joint_moments(
@@ -149,18 +194,16 @@ def _above_rounding(variance: Array, scale: Array) -> Array:
 
 
 class LocalFactor(NamedTuple):
-    """A block prepared at one θ: R = K_bb − K_bZ Σ⁻¹ K_Zb + C_bb and what meets its inverse.
+    """A block prepared at one θ, for new rows v = (K_*Z, K_*b + C_*b) (t, m + n).
 
-    With R = chol cholᵀ and V = K_bZ L⁻ᵀ: white = chol⁻ᵀ (n, n), V (n, m), its dual L⁻ᵀVᵀ (m, n),
-    white_residual = chol⁻¹(y − V v_mean) (n,), and white_spread = chol⁻¹V times the root of cov(v)
-    (n, m).
+    mean = v weights, and variance = k_** + C_** − ‖v root‖² + ‖v spread‖². ``root`` (m + n, m + n)
+    is upper triangular, the inverse of the transposed factor of cov(s, y_b); ``spread`` (m + n, m)
+    is what q(s) adds.
     """
 
-    white: Array
-    V: Array
-    dual: Array
-    white_residual: Array
-    white_spread: Array
+    weights: Array
+    root: Array
+    spread: Array
 
 
 class NewRows(NamedTuple):
@@ -189,41 +232,27 @@ def local_factor(
 ) -> LocalFactor:
     """Factorise one block at one θ, given the covariance C (n, n) of its noise."""
     X, y, mask = block
-    both = mask[:, None] * mask[None, :]
+    q, both = state.q, mask[:, None] * mask[None, :]
     V = (cross(X, state.parameters.Z, lam, sigma_f) * mask[:, None]) @ state.white
-    root = triangular_inverse(cholesky(gram(X, lam, sigma_f**2) * both + C - V @ V.T))
-    return LocalFactor(
-        root.T,
-        V,
-        state.white @ V.T,
-        root @ (y - V @ state.q.v_mean),
-        (root @ V) @ state.q.v_root.T,
-    )
+    # R = K_bb − K_bZ Σ⁻¹ K_Zb + C_bb
+    R_root = triangular_inverse(cholesky(gram(X, lam, sigma_f**2) * both + C - V @ V.T))
+    white_V = R_root @ V
+    top = jnp.concatenate([state.white, -state.white @ white_V.T], axis=1)
+    bottom = jnp.pad(R_root.T, ((0, 0), (V.shape[1], 0)))
+    root = jnp.concatenate([top, bottom], axis=0)
+    # What s and, given s, y_b have beside their prior mean, whitened; and their spread under q(s).
+    known = jnp.concatenate([q.v_mean, R_root @ (y - V @ q.v_mean)])
+    unsure = jnp.concatenate([q.v_root.T, -white_V @ q.v_root.T], axis=0)
+    return LocalFactor(root @ known, root, root @ unsure)
 
 
-class _Conditional(NamedTuple):
-    """mean (t,), V_* (t, m), T = r chol⁻ᵀ (t, n), and what q(s) adds, spread (t, m)."""
-
-    mean: Array
-    V_new: Array
-    T: Array
-    spread: Array
-
-
-def _condition(
-    state: PredictiveState,
-    lam: Array,
-    sigma_f: Array,
-    block: Block,
-    factor: LocalFactor,
-    rows: NewRows,
-) -> _Conditional:
-    K = cross(rows.X, state.parameters.Z, lam, sigma_f)
-    prior = se(rows.X, block.X, lam, sigma_f**2) + rows.cross
-    V_new = K @ state.white
-    T = (prior * block.mask[None, :] - K @ factor.dual) @ factor.white
-    mean = V_new @ state.q.v_mean + T @ factor.white_residual
-    return _Conditional(mean, V_new, T, K @ state.spread - T @ factor.white_spread)
+def _covariance_with_block(
+    state: PredictiveState, lam: Array, sigma_f: Array, block: Block, rows: NewRows
+) -> Array:
+    """v = (K_*Z, K_*b + C_*b) (t, m + n), zero at rows that pad the block."""
+    K_b = se(rows.X, block.X, lam, sigma_f**2) + rows.cross
+    K_Z = cross(rows.X, state.parameters.Z, lam, sigma_f)
+    return jnp.concatenate([K_Z, K_b * block.mask[None, :]], axis=1)
 
 
 def local_moments(
@@ -235,10 +264,10 @@ def local_moments(
     rows: NewRows,
 ) -> tuple[Array, Array]:
     """Mean and variance (t,), (t,) of f* or y* for rows of one block, given θ."""
-    c = _condition(state, lam, sigma_f, block, factor, rows)
+    v = _covariance_with_block(state, lam, sigma_f, block, rows)
     prior = sigma_f**2 + rows.marginal
-    conditional = prior - jnp.sum(c.V_new**2, axis=1) - jnp.sum(c.T**2, axis=1)
-    return c.mean, _above_rounding(conditional, prior) + jnp.sum(c.spread**2, axis=1)
+    own = _above_rounding(prior - jnp.sum((v @ factor.root) ** 2, axis=1), prior)
+    return v @ factor.weights, own + jnp.sum((v @ factor.spread) ** 2, axis=1)
 
 
 class LocalJoint(NamedTuple):
@@ -262,6 +291,7 @@ def local_joint(
     C_new: Array,
 ) -> LocalJoint:
     """The joint of f* or y* for rows of one block, given θ and the covariance of their noise."""
-    c = _condition(state, lam, sigma_f, block, factor, rows)
-    own = gram(rows.X, lam, sigma_f**2) + C_new - c.V_new @ c.V_new.T - c.T @ c.T.T
-    return LocalJoint(c.mean, own, c.spread)
+    v = _covariance_with_block(state, lam, sigma_f, block, rows)
+    white = v @ factor.root
+    own = gram(rows.X, lam, sigma_f**2) + C_new - white @ white.T
+    return LocalJoint(v @ factor.weights, own, v @ factor.spread)

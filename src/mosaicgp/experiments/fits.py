@@ -1,0 +1,153 @@
+"""Fits and their scores: the work behind the table, the curves and the intervals.
+
+The three share what is done: a run of one finds the fits of another in the same folder.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from mosaicgp.comparison.scores import Split
+from mosaicgp.estimator import SparseGPRegressor
+from mosaicgp.experiments.datasets import split
+from mosaicgp.experiments.journal import END
+from mosaicgp.experiments.methods import GPFLOW, VB_METHODS, make
+from mosaicgp.experiments.peer import interpreter, predictions
+from mosaicgp.experiments.settings import Line, Unit, Work
+from mosaicgp.metrics import coverage, mnlp, rmse
+
+FloatArray = NDArray[np.float64]
+
+# Test rows that a fit is scored on on its way; at its end it is scored on all.
+CURVE_ROWS = 5000
+
+
+def run(unit: Unit, work: Work) -> None:
+    """Fit one method on one split, score it on its way where it is one of the paper's three."""
+    settings = work.settings
+    part = split(work.data, unit.split, settings.rows, settings.test_share)
+    load, began = os.getloadavg()[0], time.perf_counter()
+    values = (_of_gpflow if unit.method == GPFLOW else _of_estimator)(unit, part, work)
+    work.record(
+        END,
+        {
+            **values,
+            "wall_s": time.perf_counter() - began,
+            "train_rows": len(part.y),
+            "test_rows": len(part.y_test),
+            "load": (load + os.getloadavg()[0]) / 2.0,
+        },
+    )
+
+
+def _of_gpflow(unit: Unit, part: Split, work: Work) -> Line:
+    settings = work.settings
+    python = interpreter(settings.gpflow_python)
+    assert python is not None  # otherwise the method was left out
+    began = time.perf_counter()
+    found = predictions(python, part, settings.M, settings.iterations, unit.split)
+    # One process fits and predicts; the seconds are those of both.
+    seconds = time.perf_counter() - began
+    return scores(part, *found) | {
+        "fit_s": seconds,
+        "predict_s": None,
+        "iterations": settings.iterations,
+        "status": None,
+    }
+
+
+def _of_estimator(unit: Unit, part: Split, work: Work) -> Line:
+    model = make(unit.method, work.settings, unit.split)
+    if isinstance(model, SparseGPRegressor):
+        model.set_params(verbose=work.verbose)
+    began = time.perf_counter()
+    bayesian = unit.method in VB_METHODS
+    if bayesian:
+        _fit_with_curve(model, part, work)
+    else:
+        _fit(model, part)
+    result = getattr(model, "fit_result_", None)
+    how = {
+        "fit_s": time.perf_counter() - began if result is None else result.seconds,
+        "iterations": None if result is None else result.iterations,
+        "status": None if result is None else result.status,
+    }
+    values = _at_the_end(model, part, bayesian) | how
+    return values | (_hyperparameters(model) if bayesian else {})
+
+
+def fit_watched(model: Any, part: Split, work: Work, look: Any) -> None:
+    """Fit with checkpoints, and with looks at the points that are not known."""
+    points = [n for n in work.settings.points() if n not in work.known]
+    _fit(
+        model,
+        part,
+        checkpoint=work.checkpoint,
+        resume=True,
+        snapshot_at=points,
+        on_snapshot=look,
+    )
+
+
+def _fit_with_curve(model: Any, part: Split, work: Work) -> None:
+    few = part._replace(X_test=part.X_test[:CURVE_ROWS], y_test=part.y_test[:CURVE_ROWS])
+
+    def look(snapshot: Any) -> None:
+        values = scores(few, *snapshot.predict(few.X_test, return_std=True))
+        work.record(snapshot.n_iter_, {**values, "fit_s": snapshot.fit_result_.seconds})
+
+    fit_watched(model, part, work, look)
+
+
+def _fit(model: Any, part: Split, **arguments: Any) -> None:
+    with warnings.catch_warnings():
+        # The status of the fit is recorded; a budget that ran out is part of the experiment.
+        warnings.filterwarnings("ignore", category=ConvergenceWarning)
+        model.fit(part.X, part.y, **arguments)
+    result = getattr(model, "fit_result_", None)
+    if result is not None and result.status == "interrupted":
+        raise KeyboardInterrupt  # by the user: a fit ends in peace, but it is no result
+
+
+def scores(part: Split, mean: FloatArray, std: FloatArray) -> Line:
+    """RMSE, MNLP and coverage of predictions of y."""
+    return {
+        "rmse": rmse(part.y_test, mean),
+        "mnlp": mnlp(part.y_test, mean, std),
+        "coverage": coverage(part.y_test, mean, std),
+    }
+
+
+def _at_the_end(model: Any, part: Split, curve: bool) -> Line:
+    began = time.perf_counter()
+    mean, std = model.predict(part.X_test, return_std=True)
+    values = scores(part, mean, std) | {"predict_s": time.perf_counter() - began}
+    if not curve:
+        return values
+    few = part._replace(y_test=part.y_test[:CURVE_ROWS])
+    on_few = scores(few, mean[:CURVE_ROWS], std[:CURVE_ROWS])
+    f_mean, f_var = model.predict_f(part.X_test)
+    return {
+        **values,
+        "curve": on_few,
+        "mnlp_f": mnlp(part.y_test, f_mean, np.sqrt(f_var)),
+    }
+
+
+def _hyperparameters(model: Any) -> Line:
+    """q(θ) in standardised units, as the paper's figure shows it."""
+    q = model.posterior_
+    return {
+        "lambda_mean": np.abs(q.nu).tolist(),
+        "lambda_std": np.sqrt(q.xi).tolist(),
+        "signal_mean": float(abs(q.alpha)),
+        "signal_std": float(np.sqrt(q.beta)),
+        "mean_log_variance": model.mean_log_variance(),
+    }

@@ -1,0 +1,104 @@
+"""Figure 5: how sure a fit is of its inverse length-scales."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mosaicgp.experiments import published
+from mosaicgp.experiments.datasets import Data
+from mosaicgp.experiments.pages import COLOURS, new_figure, table
+from mosaicgp.experiments.settings import Line, Report, Settings
+from mosaicgp.experiments.summary import ends, mean_of, methods_of, values
+
+# The paper's intervals: mean ± 2 standard deviations.
+WIDTH = 2.0
+
+# Of more inputs than this the page lists the most relevant.
+LISTED = 20
+
+
+def report(lines: list[Line], settings: Settings, data: Data) -> Report:
+    """The interval of every inverse length-scale, and the mean log variance."""
+    methods = methods_of(lines)
+    rows = [row for method in methods for row in _rows(lines, method, data.feature_names)]
+    text = [_spread(lines, methods, settings), *(_listed(rows, method) for method in methods)]
+    return Report("Posterior of the inverse length-scales", text, rows, _figure(rows, methods))
+
+
+def _rows(lines: list[Line], method: str, names: Sequence[str]) -> list[Line]:
+    return [
+        {
+            "method": method,
+            "split": split,
+            "number": number,
+            "input": names[number],
+            "mean": mean,
+            "std": std,
+            "lower": mean - WIDTH * std,
+            "upper": mean + WIDTH * std,
+        }
+        for split, end in sorted(ends(lines, method).items())
+        for number, (mean, std) in enumerate(
+            zip(end["lambda_mean"], end["lambda_std"], strict=True)
+        )
+    ]
+
+
+def _spread(lines: list[Line], methods: list[str], settings: Settings) -> str:
+    parts = [
+        f"{method} {mean_of(values(lines, method, 'mean_log_variance'))}" for method in methods
+    ]
+    theirs = published.MEAN_LOG_VARIANCE.get(settings.beside or "")
+    beside = "" if theirs is None else f" The paper's ({settings.beside}) is {theirs}."
+    return (
+        f"Mean log variance of the inverse length-scales: {', '.join(parts)}.{beside} It is in "
+        "standardised units: the lower, the surer. Standard deviations of λ, median over inputs "
+        f"and splits: {', '.join(_median_spread(lines, method) for method in methods)}."
+    )
+
+
+def _median_spread(lines: list[Line], method: str) -> str:
+    spreads = [end["lambda_std"] for end in ends(lines, method).values()]
+    return f"{method} {np.median(np.concatenate(spreads)):.2g}"
+
+
+def _listed(rows: list[Line], method: str) -> str:
+    """Intervals of the first split, the most relevant input first."""
+    first = min(row["split"] for row in rows if row["method"] == method)
+    own = [row for row in rows if row["method"] == method and row["split"] == first]
+    own.sort(key=lambda row: -row["mean"])
+    shown = [
+        [row["input"], f"{row['mean']:.3g}", f"{row['lower']:.3g} to {row['upper']:.3g}"]
+        for row in own[:LISTED]
+    ]
+    more = f" The {LISTED} largest of {len(own)}." if len(own) > LISTED else ""
+    return (
+        f"{method}, split {first}: λ by input, mean ± {WIDTH:g} standard deviations.{more}\n\n"
+        + table(["input", "mean", "95% interval"], shown)
+    )
+
+
+def _figure(rows: list[Line], methods: list[str]) -> Any:
+    figure = new_figure(9.0, 2.8 * len(methods))
+    for ax, method in zip(np.atleast_1d(figure.subplots(len(methods), 1)), methods, strict=True):
+        own = [row for row in rows if row["method"] == method]
+        splits = sorted({row["split"] for row in own})
+        for place, split in enumerate(splits):
+            part = [row for row in own if row["split"] == split]
+            ax.errorbar(
+                [row["number"] + 0.6 * (place + 0.5) / len(splits) - 0.3 for row in part],
+                [row["mean"] for row in part],
+                yerr=[WIDTH * row["std"] for row in part],
+                fmt="o",
+                markersize=2.5,
+                linewidth=1.0,
+                color=COLOURS[place % len(COLOURS)],
+            )
+        ax.axhline(0.0, color="0.8", linewidth=0.8)
+        ax.set_xlabel("number of the input; a colour for each split")
+        ax.set_ylabel("λ, standardised")
+        ax.set_title(method)
+    return figure

@@ -1,0 +1,21 @@
+"""What the figures were measured on."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+
+
+def description() -> str:
+    """Processor, cores, Python and the libraries that matter, in one line."""
+    info = Path("/proc/cpuinfo")
+    names = (
+        [line for line in info.read_text().splitlines() if "model name" in line]
+        if (info.exists())
+        else []
+    )
+    processor = names[0].split(":")[1].strip() if names else platform.processor()
+    libraries = ", ".join(f"{name} {version(name)}" for name in ("jax", "numpy", "scikit-learn"))
+    return f"{processor}, {os.cpu_count()} cores, Python {platform.python_version()}, {libraries}"

@@ -1,0 +1,120 @@
+"""The methods of the paper's table by their names, made with the settings of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mosaicgp.comparison.baselines import OneWidth, baselines
+from mosaicgp.experiments.settings import Settings
+
+VB_METHODS = {"VBDTC+": "dtc", "VBFITC+": "fitc", "VBPIC+": "pic"}
+GPFLOW = "GPflow SVGP"
+BOOSTING = "HistGradientBoosting"
+
+# Iterations of methods that use all rows in each.
+EXACT_ITERATIONS = 100
+
+
+def family_arguments(settings: Settings, seed: int) -> dict[str, Any]:
+    """Arguments of ``SparseGPRegressor`` that all stochastic rows of the family share."""
+    return {
+        "n_inducing": settings.M,
+        "block_size": "auto" if settings.block_size is None else settings.block_size,
+        "max_iter": settings.iterations,
+        "dtype": settings.dtype,
+        "random_state": seed,
+    }
+
+
+def _variational_bayesian(kind: str) -> Callable[[Settings, int], Any]:
+    def make(settings: Settings, seed: int) -> Any:
+        from mosaicgp.estimator import SparseGPRegressor
+
+        return SparseGPRegressor(kind, inference="stochastic", **family_arguments(settings, seed))
+
+    return make
+
+
+def _svigp(settings: Settings, seed: int) -> Any:
+    from mosaicgp.rivals import SVIGP
+
+    return SVIGP(**family_arguments(settings, seed))
+
+
+def _pic_plus(settings: Settings, seed: int) -> Any:
+    from mosaicgp.rivals import PICPlus
+
+    return PICPlus(**family_arguments(settings, seed))
+
+
+def _dist_vgp(settings: Settings, seed: int) -> Any:
+    from mosaicgp.rivals import DistVGP
+
+    iterations = min(EXACT_ITERATIONS, settings.iterations)
+    return DistVGP(n_inducing=settings.M, max_iter=iterations, random_state=seed)
+
+
+def _rbcm(settings: Settings, seed: int) -> Any:
+    from mosaicgp.rivals import RobustBCM
+
+    return RobustBCM(max_iter=min(200, settings.iterations), random_state=seed)
+
+
+def _vssgpr(settings: Settings, seed: int) -> Any:
+    from mosaicgp.rivals import VSSGPR
+
+    return VSSGPR(n_features=settings.M, max_iter=settings.iterations, random_state=seed)
+
+
+def _boosting(settings: Settings, seed: int) -> Any:
+    return OneWidth(baselines(seed)[BOOSTING], seed)
+
+
+# In the order of the table: ours, their point-estimate twins, the other rivals.
+ESTIMATORS: dict[str, Callable[[Settings, int], Any]] = {
+    "VBPIC+": _variational_bayesian("pic"),
+    "VBFITC+": _variational_bayesian("fitc"),
+    "VBDTC+": _variational_bayesian("dtc"),
+    "PIC+": _pic_plus,
+    "SVIGP": _svigp,
+    "Dist-VGP": _dist_vgp,
+    "rBCM": _rbcm,
+    "VSSGPR": _vssgpr,
+    BOOSTING: _boosting,
+}
+
+# GPflow runs in an interpreter of its own: see `peer`.
+METHODS = (*ESTIMATORS, GPFLOW)
+
+ABOUT = {
+    "VBPIC+": "noise correlated within a block, posterior over the hyperparameters, stochastic",
+    "VBFITC+": "independent noise that depends on the input, posterior, stochastic",
+    "VBDTC+": "independent noise, posterior, stochastic",
+    "PIC+": "VBPIC+ with point estimates",
+    "SVIGP": "VBDTC+ with point estimates",
+    "Dist-VGP": f"SVIGP's model with all rows in each of at most {EXACT_ITERATIONS} iterations",
+    "rBCM": "a committee of GP experts, point estimates",
+    "VSSGPR": "variational Bayes over the frequencies of a sparse spectrum",
+    GPFLOW: "SVIGP's model in GPflow: natural gradients, Adam, inducing inputs learned",
+    BOOSTING: (
+        "trees, no GP; its one width for all rows is the RMSE on a fifth of the training rows"
+    ),
+}
+
+
+def make(method: str, settings: Settings, seed: int) -> Any:
+    """An unfitted estimator with ``fit(X, y)`` and ``predict(X, return_std=True)``."""
+    return ESTIMATORS[method](settings, seed)
+
+
+def left_out(method: str, settings: Settings) -> str | None:
+    """Why a method cannot be run here, if it cannot."""
+    if method != GPFLOW:
+        return None
+    from mosaicgp.experiments.peer import interpreter
+
+    if interpreter(settings.gpflow_python) is not None:
+        return None
+    where = settings.gpflow_python or "this Python"
+    return f"{GPFLOW} is left out: {where} cannot import gpflow (name one with --gpflow-python)."

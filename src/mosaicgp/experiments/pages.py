@@ -1,0 +1,108 @@
+"""Writing what came out: a Markdown page, a CSV, and the picture as PNG and SVG."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mosaicgp.atomic import whole_file
+from mosaicgp.experiments.machine import description
+from mosaicgp.experiments.settings import Line, Report
+
+COLOURS = ("#2c6fbb", "#d95f02", "#1b9e77", "#7a3b8f", "#666666", "#a6761d")
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """A Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+
+
+def new_figure(width: float, height: float) -> Any:
+    """A figure with a canvas of its own: pyplot's state and backend stay untouched."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def write(
+    folder: Path,
+    name: str,
+    report: Report,
+    settings: Line,
+    lines: list[Line],
+    command: str,
+    notes: Sequence[str],
+) -> Path:
+    """All files of an experiment; the path of its page."""
+    for kind in ("png", "svg"):
+        with whole_file(folder / f"{name}.{kind}") as beside:
+            # Without a date the same results give the same file.
+            metadata = {"Date": None} if kind == "svg" else None
+            report.figure.savefig(beside, format=kind, dpi=110, metadata=metadata)
+    with whole_file(folder / f"{name}.csv") as beside, beside.open("w", newline="") as file:
+        columns = list(dict.fromkeys(key for row in report.rows for key in row))
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(report.rows)
+    page = folder / f"{name}.md"
+    with whole_file(page) as beside:
+        beside.write_text(_page(name, report, settings, lines, command, notes))
+    return page
+
+
+def _page(
+    name: str,
+    report: Report,
+    settings: Line,
+    lines: list[Line],
+    command: str,
+    notes: Sequence[str],
+) -> str:
+    parts = [f"# {report.title}: {settings['data']}", f"![{report.title}]({name}.png)"]
+    parts += report.text
+    parts += [*notes] if notes else []
+    parts += ["## How it was made", "\n".join(_facts(settings, lines, command))]
+    parts += [f"Data: [{name}.csv]({name}.csv), picture: [SVG]({name}.svg)."]
+    return "\n\n".join(parts) + "\n"
+
+
+def _facts(settings: Line, lines: list[Line], command: str) -> list[str]:
+    splits = sorted({line["split"] for line in lines})
+    seeds = f"{splits[0]} to {splits[-1]}" if len(splits) > 1 else f"{splits[0]}"
+    wall = sum(line.get("wall_s", 0.0) for line in lines)
+    facts = [
+        f"- `{command}`",
+        f"- {settings['rows']:,} rows a split, {settings['inputs']} inputs, target "
+        f"{settings['target']}; {settings['test_share']:.0%} of them test rows."
+        if "test_share" in settings
+        else f"- {settings['rows']:,} rows a selection, {settings['inputs']} inputs, target "
+        f"{settings['target']}.",
+        f"- {len(splits)} random {'splits' if len(splits) > 1 else 'split'}, seed {seeds}; the "
+        "seed also starts the fit.",
+        f"- At most {settings['iterations']:,} iterations, {settings['inducing']} inducing "
+        f"points, blocks of {settings['block_size']} rows, {settings['dtype']}, mosaicgp "
+        f"{settings['mosaicgp']}.",
+        f"- {description()}.",
+        f"- Wall time of all fits and predictions: {_duration(wall)}.",
+    ]
+    loads = [line["load"] for line in lines if "load" in line]
+    if loads:
+        facts.append(
+            f"- Load of the machine during the fits: {np.median(loads):.1f} (median; with nothing "
+            "beside them it is at most the number of cores)."
+        )
+    return facts
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,130 @@
+"""One run of an experiment: units that are not done yet, then the page of all that are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mosaicgp.experiments import accuracy, convergence, fits, intervals, samples, table
+from mosaicgp.experiments.datasets import Data, DataError
+from mosaicgp.experiments.journal import END, Journal
+from mosaicgp.experiments.methods import METHODS, VB_METHODS, left_out
+from mosaicgp.experiments.pages import write
+from mosaicgp.experiments.settings import Line, Report, Settings, Unit, Work
+
+
+class Experiment(NamedTuple):
+    """``journal`` is the file that its work goes to; ``methods`` are run unless others are named,
+    and ``choices`` may be. ``prepared`` fills in the experiment's own defaults, and ``identity``
+    says what its figures depend on."""
+
+    journal: str
+    methods: tuple[str, ...]
+    choices: tuple[str, ...]
+    run: Callable[[Unit, Work], None]
+    report: Callable[[list[Line], Settings, Data], Report]
+    prepared: Callable[[Data, Settings], Settings] = lambda data, settings: settings
+    identity: Callable[[Data, Settings], dict[str, Any]] = lambda data, settings: settings.identity(
+        data
+    )
+
+
+_THREE = tuple(VB_METHODS)
+
+EXPERIMENTS = {
+    "convergence": Experiment(
+        "convergence",
+        _THREE,
+        _THREE,
+        convergence.run,
+        convergence.report,
+        convergence.prepared,
+        convergence.identity,
+    ),
+    "accuracy": Experiment("fits", _THREE, _THREE, fits.run, accuracy.report),
+    "samples": Experiment(
+        "samples",
+        ("VBPIC+",),
+        ("VBPIC+",),
+        samples.run,
+        samples.report,
+        identity=samples.identity,
+    ),
+    "intervals": Experiment("fits", ("VBPIC+",), _THREE, fits.run, intervals.report),
+    "table": Experiment("fits", METHODS, METHODS, fits.run, table.report),
+}
+
+
+def run(
+    name: str,
+    data: Data,
+    settings: Settings,
+    out: Path,
+    command: str,
+    say: Callable[[str], None],
+    verbose: int = 0,
+) -> Path:
+    """Do what is not done, write the page; its path."""
+    experiment = EXPERIMENTS[name]
+    settings = experiment.prepared(data, settings)
+    settings.check(data)
+    methods = _chosen(name, experiment, settings)
+    reasons = {method: left_out(method, settings) for method in methods}
+    notes = [reason for reason in reasons.values() if reason is not None]
+    for note in notes:
+        say(note)
+    units = [
+        Unit(method, split)
+        for split in range(settings.splits)
+        for method in methods
+        if reasons[method] is None
+    ]
+    if not units:
+        raise DataError("--method: none of the methods named can be run here.")
+    with Journal(out, experiment.journal, experiment.identity(data, settings)) as journal:
+        for number, unit in enumerate(units, start=1):
+            label = f"[{number}/{len(units)}]"
+            _one(unit, label, experiment, data, settings, journal, say, verbose)
+        order = sorted(units, key=lambda unit: methods.index(unit.method))
+        lines = journal.of(order)
+        report = experiment.report(lines, settings, data)
+        return write(out, name, report, journal.settings, lines, command, notes)
+
+
+def _one(
+    unit: Unit,
+    label: str,
+    experiment: Experiment,
+    data: Data,
+    settings: Settings,
+    journal: Journal,
+    say: Callable[[str], None],
+    verbose: int,
+) -> None:
+    known = journal.points(unit)
+    what = f"{label} {unit.method}, split {unit.split}"
+    if END in known:
+        say(f"{what}: there already")
+        return
+    say(f"{what} ...")
+
+    def record(point: int | str, values: Line) -> None:
+        journal.add(unit, point, values)
+        if "rmse" in values and "mnlp" in values:
+            say(f"{what}, {point}: RMSE {values['rmse']:.4g}, MNLP {values['mnlp']:.4g}")
+
+    work = Work(data, settings, record, known, journal.checkpoint(unit), verbose)
+    experiment.run(unit, work)
+    journal.forget(unit)
+
+
+def _chosen(name: str, experiment: Experiment, settings: Settings) -> tuple[str, ...]:
+    methods = experiment.methods if settings.methods is None else settings.methods
+    by_name = {choice.lower(): choice for choice in experiment.choices}
+    for method in methods:
+        if method.lower() not in by_name:
+            raise DataError(
+                f"--method: {name} has no '{method}'. It has {', '.join(experiment.choices)}."
+            )
+    return tuple(dict.fromkeys(by_name[method.lower()] for method in methods))

@@ -1,0 +1,156 @@
+"""Figure 4: the error of VBPIC+ by iteration for different numbers of θ draws."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from mosaicgp.comparison.scores import Split
+from mosaicgp.experiments.datasets import Data, split
+from mosaicgp.experiments.fits import fit_watched, scores
+from mosaicgp.experiments.journal import END
+from mosaicgp.experiments.methods import make
+from mosaicgp.experiments.pages import COLOURS, new_figure, table
+from mosaicgp.experiments.settings import Line, Report, Settings, Unit, Work
+from mosaicgp.experiments.summary import ends, mean_of
+
+# Test rows that every number of draws is scored on: 256 draws cost 256 factorisations of a block.
+TEST_ROWS = 1000
+
+# "mean" stands for a prediction at the mean of q(θ).
+MEAN = "mean"
+
+
+def identity(data: Data, settings: Settings) -> dict[str, Any]:
+    """What the figures depend on."""
+    return settings.identity(data) | {"draws": list(settings.draws)}
+
+
+def run(unit: Unit, work: Work) -> None:
+    """One fit, scored on its way with every number of draws."""
+    settings = work.settings
+    part = split(work.data, unit.split, settings.rows, settings.test_share)
+    part = part._replace(X_test=part.X_test[:TEST_ROWS], y_test=part.y_test[:TEST_ROWS])
+    # The first k of the same draws, so that more draws are the same ones and others.
+    nodes = np.random.default_rng(unit.split).standard_normal(
+        (max(settings.draws), part.X.shape[1] + 1)
+    )
+    model = make(unit.method, settings, unit.split).set_params(verbose=work.verbose)
+    began = time.perf_counter()
+
+    def look(snapshot: Any) -> None:
+        work.record(snapshot.n_iter_, {"draws": _by_draws(snapshot, part, nodes, settings)})
+
+    fit_watched(model, part, work, look)
+    q = model.posterior_
+    work.record(
+        END,
+        {
+            "draws": _by_draws(model, part, nodes, settings),
+            "iterations": model.n_iter_,
+            "status": model.fit_result_.status,
+            "mean_log_variance": model.mean_log_variance(),
+            "relative_std": float(np.median(np.sqrt(q.xi) / np.maximum(np.abs(q.nu), 1e-12))),
+            "relative_signal_std": float(np.sqrt(q.beta) / abs(q.alpha)),
+            "wall_s": time.perf_counter() - began,
+        },
+    )
+
+
+def _by_draws(model: Any, part: Split, nodes: np.ndarray, settings: Settings) -> Line:
+    """Scores by the number of draws."""
+    at_mean = model.with_theta_nodes(np.zeros((1, nodes.shape[1])))
+    found = {MEAN: scores(part, *at_mean.predict(part.X_test, return_std=True))}
+    for n in settings.draws:
+        drawn = model.with_theta_nodes(nodes[:n])
+        found[str(n)] = scores(part, *drawn.predict(part.X_test, return_std=True))
+    return found
+
+
+def report(lines: list[Line], settings: Settings, data: Data) -> Report:
+    """Errors by iteration and number of draws, and how wide q(θ) is."""
+    rows = [
+        {
+            "split": line["split"],
+            "at": line["point"],
+            "iterations": line["iterations"] if line["point"] == END else line["point"],
+            "draws": draws,
+            "rmse": found["rmse"],
+            "mnlp": found["mnlp"],
+        }
+        for line in lines
+        for draws, found in line["draws"].items()
+    ]
+    names = [str(n) for n in settings.draws] + [MEAN]
+    text = [*(_table(rows, names, name) for name in ("rmse", "mnlp")), *_words(lines, rows, names)]
+    return Report("Draws of the hyperparameters", text, rows, _figure(rows, names))
+
+
+def _table(rows: list[Line], names: list[str], score: str) -> str:
+    marks = list(dict.fromkeys(row["at"] for row in rows))
+    marks.sort(key=lambda mark: np.inf if mark == END else mark)
+    body = [
+        [
+            f"{mark:,}" if isinstance(mark, int) else mark,
+            *(
+                mean_of([r[score] for r in rows if r["at"] == mark and r["draws"] == name])
+                for name in names
+            ),
+        ]
+        for mark in marks
+    ]
+    headings = [f"{n} draws" if n != "1" else "1 draw" for n in names[:-1]]
+    return f"{score.upper()} by iterations:\n\n" + table(
+        ["iterations", *headings, "at the mean of q(θ)"], body
+    )
+
+
+def _words(lines: list[Line], rows: list[Line], names: list[str]) -> list[str]:
+    last = [line for line in lines if line["point"] == END]
+    fewest, most = names[0], names[-2]
+    by_split = {
+        name: {r["split"]: r["rmse"] for r in rows if r["at"] == END and r["draws"] == name}
+        for name in (fewest, most)
+    }
+    gap = mean_of([by_split[fewest][s] - by_split[most][s] for s in sorted(by_split[most])])
+    lengths = np.median([line["relative_std"] for line in last])
+    signal = np.median([line["relative_signal_std"] for line in last])
+    spread = mean_of([ends(lines, "VBPIC+")[line["split"]]["mean_log_variance"] for line in last])
+    helped = np.isnan(gap.error) or abs(gap.mean) > 2.0 * gap.error
+    verdict = (
+        "More draws change the RMSE at the end by so much."
+        if helped
+        else "At the end more draws do not change the RMSE by more than chance does."
+    )
+    return [
+        f"At the end the RMSE with one draw is {gap.mean:+.3g} from that with {most} (standard "
+        f"error {gap.error:.2g}). {verdict} How wide q(θ) is then decides how much there is to "
+        f"average over: the standard deviation of an inverse length-scale is {lengths:.1%} of its "
+        f"mean (median), that of the signal {signal:.1%}; mean log variance {spread}.",
+        f"Draws are independent, from q(θ) as it is at that iteration; scored on at most "
+        f"{TEST_ROWS:,} test rows a split.",
+    ]
+
+
+def _figure(rows: list[Line], names: list[str]) -> Any:
+    figure = new_figure(9.0, 3.4)
+    for ax, score in zip(figure.subplots(1, 2), ("rmse", "mnlp"), strict=True):
+        for place, name in enumerate(names):
+            marks = sorted({row["iterations"] for row in rows if row["at"] != END})
+            means = [
+                np.mean([r[score] for r in rows if r["at"] == mark and r["draws"] == name])
+                for mark in marks
+            ]
+            final = [r for r in rows if r["at"] == END and r["draws"] == name]
+            marks.append(max(row["iterations"] for row in final))
+            means.append(np.mean([row[score] for row in final]))
+            colour = "black" if name == MEAN else COLOURS[place % len(COLOURS)]
+            label = "mean of q(θ)" if name == MEAN else f"{name} draws"
+            ax.plot(marks, means, ".-", color=colour, linewidth=1.0, label=label)
+        ax.set_xscale("log")
+        ax.set_xlabel("iterations")
+        ax.set_ylabel(score.upper())
+    figure.axes[0].legend(frameon=False, fontsize="small")
+    return figure

@@ -1,0 +1,60 @@
+"""Means over splits, their errors, and what is better than what by how much."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from mosaicgp.experiments.journal import END
+from mosaicgp.experiments.settings import Line
+
+
+class Mean(NamedTuple):
+    """A mean over splits and its standard error, NaN of one split."""
+
+    mean: float
+    error: float
+
+    def __str__(self) -> str:
+        text = f"{self.mean:.4g}"
+        return text if np.isnan(self.error) else f"{text} ± {self.error:.2g}"
+
+
+def mean_of(values: Sequence[float]) -> Mean:
+    """The mean of some values."""
+    error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+    return Mean(float(np.mean(values)), float(error))
+
+
+def ends(lines: list[Line], method: str) -> dict[int, Line]:
+    """The end of every fit of a method, by split."""
+    return {
+        line["split"]: line for line in lines if line["method"] == method and line["point"] == END
+    }
+
+
+def methods_of(lines: list[Line]) -> list[str]:
+    """Methods that have ended on some split, in the order of the lines."""
+    return list(dict.fromkeys(line["method"] for line in lines if line["point"] == END))
+
+
+def values(lines: list[Line], method: str, name: str) -> list[float]:
+    """A score of a method at the end of its fit on each split."""
+    found = ends(lines, method)
+    return [found[split][name] for split in sorted(found)]
+
+
+def difference(lines: list[Line], one: str, other: str, name: str) -> Mean:
+    """How much ``other`` is above ``one`` in a score: differences on the splits of both."""
+    a, b = ends(lines, one), ends(lines, other)
+    return mean_of([b[split][name] - a[split][name] for split in sorted(a.keys() & b.keys())])
+
+
+def compared(found: Mean) -> str:
+    """A difference in words, with how many standard errors it is."""
+    if np.isnan(found.error):
+        return f"{found.mean:+.3g} (one split)"
+    errors = abs(found.mean) / found.error if found.error > 0.0 else np.inf
+    return f"{found.mean:+.3g}, {errors:.1f} standard errors"

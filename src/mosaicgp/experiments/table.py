@@ -1,0 +1,99 @@
+"""Table 1: errors of the GP models, and of two methods outside the paper, on the same splits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mosaicgp.experiments import published
+from mosaicgp.experiments.datasets import Data
+from mosaicgp.experiments.methods import ABOUT, BOOSTING
+from mosaicgp.experiments.pages import COLOURS, new_figure, table
+from mosaicgp.experiments.settings import Line, Report, Settings
+from mosaicgp.experiments.summary import compared, difference, mean_of, methods_of, values
+
+OURS = "VBPIC+"
+SCORES = ("rmse", "mnlp", "coverage", "fit_s", "predict_s")
+
+
+def report(lines: list[Line], settings: Settings, data: Data) -> Report:
+    """The table, what is better than what, and bars of both scores."""
+    methods = methods_of(lines)
+    rows = [
+        {"method": line["method"], "split": line["split"]}
+        | {name: line[name] for name in (*SCORES, "iterations", "status")}
+        for line in lines
+        if line["point"] == "end"
+    ]
+    return Report(
+        "Errors of the methods",
+        [_table(lines, methods, settings), *_words(lines, methods), _key(methods)],
+        rows,
+        _figure(lines, methods),
+    )
+
+
+def _table(lines: list[Line], methods: list[str], settings: Settings) -> str:
+    header = ["method", "splits", "RMSE", "MNLP", "95% coverage", "fit s", "predict s"]
+    theirs = published.RMSE.get(settings.beside or "", {})
+    if theirs:
+        header.append(f"RMSE in the paper ({settings.beside})")
+    body = []
+    for method in methods:
+        found = {name: mean_of(values(lines, method, name)) for name in SCORES[:-1]}
+        predicting = values(lines, method, "predict_s")
+        row = [
+            method,
+            len(values(lines, method, "rmse")),
+            found["rmse"],
+            found["mnlp"],
+            f"{found['coverage'].mean:.3f}",
+            f"{found['fit_s'].mean:.0f}",
+            "with the fit" if None in predicting else f"{np.mean(predicting):.1f}",
+        ]
+        body.append(row + ([theirs.get(method, "")] if theirs else []))
+    return table(header, body)
+
+
+def _words(lines: list[Line], methods: list[str]) -> list[str]:
+    """Who wins, and by how much, in differences on the same splits."""
+    gps = [method for method in methods if method != BOOSTING]
+    if OURS not in gps or len(gps) < 2:
+        return []
+    said = []
+    for name, label in (("rmse", "RMSE"), ("mnlp", "MNLP")):
+        best = min(gps, key=lambda method: np.mean(values(lines, method, name)))
+        others = [method for method in methods if method != OURS]
+        gaps = {method: difference(lines, OURS, method, name) for method in others}
+        listed = "; ".join(f"{method} {compared(gap)}" for method, gap in gaps.items())
+        lead = (
+            f"{OURS} has the lowest {label} of the GP methods."
+            if best == OURS
+            else f"The lowest {label} of the GP methods is that of {best}, not of {OURS}."
+        )
+        said.append(
+            f"**{label}.** {lead} Above {OURS} (a negative number is below it), in paired "
+            f"differences over the splits: {listed}."
+        )
+    return said
+
+
+def _key(methods: list[str]) -> str:
+    return "Methods: " + "; ".join(f"{method}: {ABOUT[method]}" for method in methods) + "."
+
+
+def _figure(lines: list[Line], methods: list[str]) -> Any:
+    figure = new_figure(9.0, 0.35 * len(methods) + 1.4)
+    places = np.arange(len(methods))[::-1]
+    axes = figure.subplots(1, 2, sharey=True)
+    for ax, name, label in zip(axes, ("rmse", "mnlp"), ("RMSE", "MNLP"), strict=True):
+        for place, method in zip(places, methods, strict=True):
+            found = values(lines, method, name)
+            colour = COLOURS[0] if method == OURS else "0.55"
+            ax.plot(found, np.full(len(found), place), "o", color=colour, alpha=0.4, markersize=4)
+            ax.plot(np.mean(found), place, "|", color=colour, markersize=16, markeredgewidth=2)
+        ax.set_yticks(places, methods)
+        ax.set_xlabel(f"{label}, a dot for each split")
+        ax.grid(axis="x", color="0.9")
+    return figure

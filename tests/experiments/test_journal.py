@@ -1,0 +1,57 @@
+"""What a run keeps of its work."""
+
+import json
+
+import pytest
+
+from mosaicgp.experiments.journal import END, Journal, JournalError
+from mosaicgp.experiments.settings import Unit
+
+A, B = Unit("VBPIC+", 0), Unit("SVIGP", 1)
+
+
+def journal(folder, **settings):
+    return Journal(folder, "fits", {"rows": 100, **settings})
+
+
+def test_lines_are_there_for_the_next_run(tmp_path):
+    with journal(tmp_path) as first:
+        first.add(A, 10, {"rmse": 1.5})
+        first.add(A, END, {"rmse": 1.0})
+        first.add(A, END, {"rmse": 2.0})  # known already
+        first.add(B, END, {"rmse": 3.0})
+    with journal(tmp_path) as second:
+        assert second.points(A) == {10, END}
+        assert [line["rmse"] for line in second.of([B, A])] == [3.0, 1.5, 1.0]
+        assert second.points(Unit("VBPIC+", 1)) == frozenset()
+    lines = (tmp_path / "fits.jsonl").read_text().splitlines()
+    assert all(json.loads(line)["settings"] == {"rows": 100} for line in lines)
+
+
+def test_a_folder_of_other_settings_is_refused(tmp_path):
+    with journal(tmp_path) as first:
+        first.add(A, END, {"rmse": 1.0})
+    with pytest.raises(JournalError, match=r"rows was 100, is 200.*another --out"):
+        journal(tmp_path, rows=200)
+    journal(tmp_path).__exit__(None, None, None)  # the refusal left the folder free
+
+
+def test_a_second_run_is_kept_out(tmp_path):
+    with journal(tmp_path), pytest.raises(JournalError, match="cannot be used"):
+        journal(tmp_path)
+
+
+def test_a_damaged_file_is_named(tmp_path):
+    (tmp_path / "fits.jsonl").write_text('{"method": "VBP')
+    with pytest.raises(JournalError, match=r"fits\.jsonl is damaged"):
+        journal(tmp_path)
+
+
+def test_a_line_that_cannot_be_written_leaves_the_file_whole(tmp_path):
+    with journal(tmp_path) as first:
+        first.add(A, END, {"rmse": 1.0})
+        before = (tmp_path / "fits.jsonl").read_text()
+        with pytest.raises(TypeError):
+            first.add(B, END, {"rmse": object()})
+        assert (tmp_path / "fits.jsonl").read_text() == before
+        assert first.points(B) == frozenset()

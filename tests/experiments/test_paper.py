@@ -1,0 +1,189 @@
+"""Every experiment from a file to its page, at toy size, through the command."""
+
+import csv
+import json
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from mosaicgp.cli import app
+from mosaicgp.comparison.scores import Split
+from mosaicgp.experiments import fits, running
+from mosaicgp.experiments.datasets import load
+from mosaicgp.experiments.peer import PeerError, predictions
+from mosaicgp.experiments.settings import Settings
+
+SIZES = ["--rows", "400", "--test-share", "0.1", "--iterations", "40", "--inducing", "6"]
+SMALL = [*SIZES, "--block-size", "60", "--target", "y"]
+TIMES = ("seconds", "fit_s", "predict_s")
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 2))
+    y = np.sin(2.0 * X[:, 0]) + 0.1 * rng.normal(size=500)
+    path = tmp_path_factory.mktemp("data") / "waves.parquet"
+    pq.write_table(pa.table({"a": X[:, 0], "b": X[:, 1], "y": y}), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("results")
+
+
+def paper(name, table, folder, *options):
+    arguments = [name, "--data", str(table), "--out", str(folder), *SMALL, *options]
+    return CliRunner().invoke(app, ["paper", *arguments])
+
+
+def rows_of(path):
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def without_times(rows):
+    return [{name: v for name, v in row.items() if name not in TIMES} for row in rows]
+
+
+def assert_whole(folder, name, *texts):
+    assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (folder / f"{name}.svg").read_text()
+    page = (folder / f"{name}.md").read_text()
+    facts = (f"mosaicgp paper {name} --data waves.parquet", "random split", "cores", "Wall time")
+    for text in (*facts, *texts):
+        assert text in page
+    assert str(folder) not in page
+
+
+@pytest.fixture(scope="module")
+def accuracy(table, folder):
+    options = ["--splits", "2", "--method", "VBDTC+", "--beside", "AIRLINE"]
+    result = paper("accuracy", table, folder, *options)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def test_accuracy(folder, accuracy):
+    found = rows_of(folder / "accuracy.csv")
+    places = [(row["split"], row["at"], row["iterations"]) for row in found]
+    curve = [("on its way", "1"), ("on its way", "10"), ("end", "40")]
+    assert places == [(split, *place) for split in "01" for place in curve]
+    errors = [float(row["rmse"]) for row in found]
+    assert errors[2] < 0.8 * errors[0]
+    assert float(found[1]["seconds"]) <= float(found[2]["seconds"])
+    assert_whole(folder, "accuracy", "VBDTC+", "37.55", "0.0122", "seed 0 to 1")
+
+
+def test_intervals_and_table_use_the_fits_that_are_there(table, folder, accuracy, monkeypatch):
+    monkeypatch.setattr(fits, "_fit_with_curve", None)  # nothing is fitted again
+    result = paper("intervals", table, folder, "--splits", "2", "--method", "vbdtc+")
+    assert result.exit_code == 0, result.output
+    found = rows_of(folder / "intervals.csv")
+    assert len(found) == 2 * 2
+    assert float(found[0]["mean"]) > float(found[1]["mean"])  # b says nothing about y
+    assert_whole(folder, "intervals", "Mean log variance")
+
+    methods = ["--method", "VBDTC+", "--method", "HistGradientBoosting"]
+    result = paper("table", table, folder, "--splits", "2", *methods)
+    assert result.exit_code == 0, result.output
+    assert "VBDTC+, split 1: there already" in result.output
+    scores = rows_of(folder / "table.csv")
+    assert {row["method"] for row in scores} == {"VBDTC+", "HistGradientBoosting"}
+    assert all(np.isfinite(float(row["mnlp"])) for row in scores)
+    assert_whole(folder, "table", "HistGradientBoosting", "a fifth of the training rows")
+
+
+def test_a_run_interrupted_in_a_fit_goes_on_to_the_same_csv(table, folder, accuracy, tmp_path):
+    data = load(str(table), "y")
+    settings = Settings(400, 2, 0.1, 40, 6, 60, methods=("VBDTC+",))
+    seen = []
+
+    def interrupt(message):
+        seen.append(message)
+        if "split 1, 10:" in message:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        running.run("accuracy", data, settings, tmp_path, "", interrupt)
+    assert len((tmp_path / "fits.jsonl").read_text().splitlines()) == 3 + 2
+    assert not (tmp_path / "accuracy.csv").exists()
+
+    seen.clear()
+    running.run("accuracy", data, settings, tmp_path, "", seen.append)
+    assert seen[0] == "[1/2] VBDTC+, split 0: there already"
+    assert not any("split 1, 1:" in message or "split 1, 10:" in message for message in seen)
+    again, whole = (rows_of(place / "accuracy.csv") for place in (tmp_path, folder))
+    assert without_times(again) == without_times(whole)
+    assert not list((tmp_path / ".checkpoints").iterdir())
+
+
+def test_samples(table, tmp_path):
+    options = ["--splits", "1", "--draws", "1", "--draws", "2"]
+    result = paper("samples", table, tmp_path, *options)
+    assert result.exit_code == 0, result.output
+    found = rows_of(tmp_path / "samples.csv")
+    places = [(row["at"], row["draws"]) for row in found]
+    assert places == [(at, n) for at in ("1", "10", "end") for n in ("mean", "1", "2")]
+    ends = [float(row["rmse"]) for row in found if row["at"] == "end"]
+    assert len(set(ends)) == 3
+    assert_whole(tmp_path, "samples", "How wide q(θ) is", "2 draws")
+
+
+def test_convergence(table, tmp_path):
+    options = ["--splits", "1", "--method", "VBDTC+", "--rows", "100", "--block-size", "20"]
+    result = paper("convergence", table, tmp_path, *options, "--iterations", "100")
+    assert result.exit_code == 0, result.output
+    found = rows_of(tmp_path / "convergence.csv")
+    assert [row["iterations"] for row in found] == ["1", "10", "100"]
+    distances = [float(row["kl_s"]) for row in found]
+    assert 0.0 <= distances[-1] < distances[0]
+    assert_whole(tmp_path, "convergence", "Orders of magnitude", "of 1 exact fits converged")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--rows", "501"], "501 are more than the 500 rows"),
+        (["--rows", "50"], "too few for a split"),
+        (["--inducing", "300"], "too few for 300 inducing points"),
+        (["--method", "GPR"], "has no 'GPR'. It has"),
+        (["--test-share", "1.5"], "--test-share must be between 0 and 1"),
+        (["--data", "nothing.csv"], "there is no file 'nothing.csv'"),
+        (["--splits", "0"], "--splits"),
+    ],
+)
+def test_bad_input_stops_before_any_work(table, tmp_path, options, message):
+    result = paper("table", table, tmp_path / "out", *options)
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.split())
+    assert not (tmp_path / "out").exists()
+
+
+def test_results_of_other_settings_are_refused(table, folder, accuracy):
+    before = (folder / "fits.jsonl").read_text()
+    result = paper("accuracy", table, folder, "--iterations", "50")
+    assert result.exit_code == 2
+    assert "iterations was 40, is 50" in result.output
+    assert (folder / "fits.jsonl").read_text() == before
+
+
+def test_gpflow_is_left_out_where_it_is_not(table, tmp_path):
+    options = ["--splits", "1", "--gpflow-python", str(tmp_path / "no-python")]
+    methods = ["--method", "HistGradientBoosting", "--method", "GPflow SVGP"]
+    result = paper("table", table, tmp_path, *options, *methods)
+    assert result.exit_code == 0, result.output
+    assert "GPflow SVGP is left out" in (tmp_path / "table.md").read_text()
+    lines = [json.loads(line) for line in (tmp_path / "fits.jsonl").read_text().splitlines()]
+    assert {line["method"] for line in lines} == {"HistGradientBoosting"}
+
+
+def test_what_goes_wrong_in_the_other_interpreter_is_shown():
+    X, y = np.eye(4), np.arange(4.0)
+    with pytest.raises(PeerError, match="No module named"):
+        predictions(sys.executable, Split(X, y, X, y), 2, 1, 0)
