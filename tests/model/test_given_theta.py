@@ -1,5 +1,6 @@
 """Statistics given θ: equal to the reference, unbiased over θ and blocks, gradients included."""
 
+from dataclasses import dataclass
 from functools import partial
 
 import jax
@@ -11,8 +12,10 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import reference
+from mosaicgp.model import noise
 from mosaicgp.model.bound import Block, data_bound, total_statistics
-from mosaicgp.model.dense import Known, moments, seen
+from mosaicgp.model.dense import Known, independent, moments
+from mosaicgp.model.dense_blocks import correlated
 from mosaicgp.model.expectations import ClosedForm
 from mosaicgp.model.given_theta import Features, features, matrices, nodes_shape
 from mosaicgp.model.kernel import cholesky, unit_cross, unit_gram
@@ -80,7 +83,7 @@ def test_derivatives_by_hand_equal_automatic_ones(name):
 @partial(jax.jit, static_argnames="noise")
 def looked_at(parameters, stacked, nodes, noise):
     found = features(parameters, stacked, nodes, noise, JITTER)
-    return found, matrices(found)
+    return found, matrices(found, len(stacked.X))
 
 
 @partial(jax.jit, static_argnames="noise")
@@ -88,7 +91,8 @@ def pulled_back(parameters, stacked, nodes, noise, bars):
     def of(parameters):
         return features(parameters, stacked, nodes, noise, JITTER)
 
-    return jax.vjp(of, parameters)[1](Features(*bars, constant=jnp.ones(())))[0]
+    slopes = Features(bars.rows, bars.Z, jnp.ones(()), bars.noise)
+    return jax.vjp(of, parameters)[1](slopes)[0]
 
 
 def drawn_bound(parameters, stacked, nodes, q, noise):
@@ -96,7 +100,7 @@ def drawn_bound(parameters, stacked, nodes, q, noise):
     eta = NaturalParameters(*map(np.asarray, to_natural(q)))
     known = Known(eta, moments(eta), rho=0.1, jitter=JITTER, weight=1.0)
     found = jax.tree.map(np.asarray, looked_at(parameters, stacked, nodes, noise))
-    of_batch = seen(*found, known)
+    of_batch = (correlated if noise.correlated else independent)(*found, known)
     value = of_batch.bound + known.q.kl() + found[0].constant
     return value, pulled_back(parameters, stacked, nodes, noise, of_batch.bars)
 
@@ -210,3 +214,22 @@ def test_drawn_theta_is_unbiased_for_the_bound_and_its_gradients(kind):
     for drawn, expected in pairs:
         error = np.std(drawn, axis=0) / np.sqrt(n_draws)
         assert np.all(np.abs(np.mean(drawn, axis=0) - expected) <= 4.0 * error + 1e-8)
+
+
+@dataclass(frozen=True)
+class Unwritten(noise.Block):
+    """Noise of which nothing is known but its covariance."""
+
+    def residual(self, parameters, X, mask):
+        return None
+
+
+@given(seed=seeds)
+@settings(max_examples=5)
+def test_noise_by_its_covariance_alone_gives_the_same(seed):
+    problem = random_problem("pic", seed)
+    nodes = standard_normal(problem, np.random.default_rng(seed))
+    arguments = (problem.parameters, problem.stacked, nodes, problem.q)
+    ours, plain = (drawn_bound(*arguments, kind) for kind in (noise.Block(), Unwritten()))
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(plain), strict=True):
+        assert_allclose(a, b, rtol=1e-7, atol=1e-7)
