@@ -8,8 +8,13 @@ import typer
 from typer.core import TyperGroup
 
 from mosaicgp._version import __version__
+from mosaicgp.cli.compare import compare
 from mosaicgp.cli.console import errors_explained
 from mosaicgp.cli.demo import demo
+from mosaicgp.cli.evaluate import evaluate
+from mosaicgp.cli.fit import fit
+from mosaicgp.cli.inspect import inspect
+from mosaicgp.cli.predict import predict
 
 EXIT_CODES = (
     "Exit codes: 0 done, 1 it failed, 2 the command or its input is wrong, 130 interrupted."
@@ -36,6 +41,11 @@ app = typer.Typer(
 )
 
 # In the order of the help.
+app.command()(fit)
+app.command()(predict)
+app.command()(evaluate)
+app.command()(inspect)
+app.command()(compare)
 app.command()(demo)
 
 
