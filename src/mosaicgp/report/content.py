@@ -11,6 +11,7 @@ from scipy.special import ndtri
 
 from mosaicgp.inference.result import FitResult
 from mosaicgp.mosaic import Mosaic, mosaic, varying_inputs
+from mosaicgp.record import TrainedOn
 from mosaicgp.report.scores import Checked, checked
 from mosaicgp.sample import drawn, kept, moments
 
@@ -72,6 +73,7 @@ class Content:
     bayesian: bool
     stochastic: bool
     n_rows: float
+    trained_on: TrainedOn | None
     n_inducing: int
     n_blocks: int | None
     block_rows: int | None
@@ -119,16 +121,17 @@ def build(
         no_rows if rows is None else rows.std,
         tuple(int(k) for k in order[:2]),
     )
-    target = _target_name(X, y)
+    target = _target_name(model, X, y)
     sigma_f = table.row("sigma_f")
     partition = model.partition_
     return Content(
-        title=title or f"Report of a model of {'y' if target == 'y' else target}",
+        title=title or f"Model of {target}",
         target=target,
         approximation=model._fitted.switches.approximation.name,
         bayesian=model._fitted.switches.bayesian,
         stochastic="validation_nlpd" in model.history_,
         n_rows=model.n_rows_seen_,
+        trained_on=model.trained_on_,
         n_inducing=len(model.posterior_.Z),
         n_blocks=None if partition is None else partition.n_blocks,
         block_rows=None if partition is None else model._fitted.block_rows,
@@ -148,8 +151,10 @@ def build(
     )
 
 
-def _target_name(X: Any, y: Any) -> str:
+def _target_name(model: SparseGPRegressor, X: Any, y: Any) -> str:
     name = getattr(X, "target", None) if y is None else getattr(y, "name", None)
+    if name is None and model.trained_on_ is not None:
+        name = model.trained_on_.target
     return "y" if name is None else str(name)
 
 
@@ -157,13 +162,13 @@ def _inputs(model: SparseGPRegressor) -> list[Input]:
     """All inputs in the order of the columns."""
     table, d = model.hyperparameters_, model.n_features_in_
     columns = ("standardised", "standardised_lower", "standardised_upper", "mean", "lower", "upper")
-    values = np.column_stack([np.asarray(table[c][:d], dtype=np.float64) for c in columns])
+    values: Any = np.column_stack([np.asarray(table[c][:d], dtype=np.float64) for c in columns])
     noise = np.full(d, np.nan)
     if model._fitted.switches.approximation.has_eps:
         noise = np.asarray(table["standardised"][-d:], dtype=np.float64)
     varies = np.isin(np.arange(d), varying_inputs(model))
     return [
-        Input(str(name), *values[k].tolist(), noise=float(noise[k]), constant=not varies[k])
+        Input(str(name), *values[k], noise[k], not varies[k])
         for k, name in enumerate(model._feature_names())
     ]
 
