@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import warnings
 from enum import StrEnum
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mosaicgp.cli import options
 from mosaicgp.cli.console import FAILED, INTERRUPTED, console, print_json, say
 from mosaicgp.cli.inputs import check_output, load_model, open_table
+from mosaicgp.cli.interrupts import GentleInterrupt
 from mosaicgp.cli.options import Missing, Selection
 
 if TYPE_CHECKING:
@@ -186,7 +184,7 @@ def fit(
     """
     given = dict(locals())
     check_output(out, force)
-    with _GentleInterrupt() as interrupt:
+    with GentleInterrupt() as interrupt:
         selection = Selection(
             where,
             missing.value,
@@ -219,7 +217,7 @@ ARGUMENTS = (
 )
 
 
-def _model(given: dict[str, Any], interrupt: _GentleInterrupt) -> SparseGPRegressor:
+def _model(given: dict[str, Any], interrupt: GentleInterrupt) -> SparseGPRegressor:
     """The estimator as asked for, with its arguments checked."""
     from mosaicgp import arguments as checked
     from mosaicgp.estimator import SparseGPRegressor
@@ -295,35 +293,3 @@ def _size(n_bytes: int) -> str:
             return f"{n_bytes:,} {unit}"
         n_bytes = round(n_bytes / 1000)
     return f"{n_bytes:,} GB"
-
-
-class _GentleInterrupt:
-    """Ctrl-C while it trains ends the training, not the command; a second one ends that too.
-
-    Before the first iteration there is nothing to keep, and Ctrl-C ends the command.
-    """
-
-    MESSAGE = b"\nStopping: the best model so far will be written. Ctrl-C again to give up.\n"
-
-    def __init__(self) -> None:
-        self.asked = False
-        self._training = False
-
-    def __enter__(self) -> Self:
-        self._before = signal.signal(signal.SIGINT, self._on_signal)
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
-
-    def _on_signal(self, signum: int, frame: FrameType | None) -> None:
-        if self.asked or not self._training:
-            raise KeyboardInterrupt
-        self.asked = True
-        os.write(2, self.MESSAGE)  # safe where printing is not: in the middle of another print
-
-    def look(self, progress: Any) -> None:
-        """Called with every iteration."""
-        self._training = True
-        if self.asked:
-            raise KeyboardInterrupt  # which a fit ends on with what it has
