@@ -162,14 +162,14 @@ def _inputs(model: SparseGPRegressor) -> list[Input]:
     """All inputs in the order of the columns."""
     table, d = model.hyperparameters_, model.n_features_in_
     columns = ("standardised", "standardised_lower", "standardised_upper", "mean", "lower", "upper")
-    values: Any = np.column_stack([np.asarray(table[c][:d], dtype=np.float64) for c in columns])
+    values = zip(*(np.asarray(table[c][:d], dtype=np.float64) for c in columns), strict=True)
     noise = np.full(d, np.nan)
     if model._fitted.switches.approximation.has_eps:
         noise = np.asarray(table["standardised"][-d:], dtype=np.float64)
     varies = np.isin(np.arange(d), varying_inputs(model))
     return [
-        Input(str(name), *values[k], noise[k], not varies[k])
-        for k, name in enumerate(model._feature_names())
+        Input._make((str(name), *map(float, value), float(noise[k]), not varies[k]))
+        for k, (name, value) in enumerate(zip(model._feature_names(), values, strict=True))
     ]
 
 

@@ -95,7 +95,10 @@ def relevance(content: Content) -> str:
         else "They are point estimates, without intervals."
     )
     heads = ["input", "per std", "95% from", "to", "per unit", "unit 95% from", "unit to"]
-    rows = [[i.name, *map(float, i[1:7])] for i in inputs]
+    rows: list[list[str | float]] = [
+        [i.name, i.relevance, i.lower, i.upper, i.per_unit, i.unit_lower, i.unit_upper]
+        for i in inputs
+    ]
     if any(np.isfinite(i.noise) for i in inputs):
         heads.append("of the noise, per std")
         rows = [[*row, float(i.noise)] for row, i in zip(rows, inputs, strict=True)]
