@@ -13,6 +13,14 @@ from mosaicgp.report.content import Content
 from mosaicgp.report.html import Figure, figures
 from mosaicgp.report.svg import number
 
+ENDS = {
+    "converged": "converged",
+    "max_iter": "unfinished",
+    "max_time": "out of time",
+    "interrupted": "interrupted",
+    "stalled": "stalled",
+    "failed": "failed",
+}
 SYMBOLS = {"good": "✓", "caution": "!", "bad": "✕"}
 
 
@@ -73,6 +81,5 @@ def _key_figures(content: Content) -> list[Figure]:
             Figure("variance explained", f"{rows.explained:.0%}", f"of {rows.n:,} {whose}"),
             Figure("in 95% intervals", f"{rows.coverage[0.95]:.1%}", f"of {rows.n:,} {whose}"),
         ]
-    status = "converged" if content.converged else content.fit.status.replace("_", " ")
     beside = f"{content.fit.iterations:,} iterations in {content.fit.seconds:,.0f} s"
-    return [*found, Figure("training", status, beside)]
+    return [*found, Figure("training", ENDS[content.fit.status], beside)]

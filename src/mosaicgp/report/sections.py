@@ -120,10 +120,11 @@ def predictions(content: Content) -> str:
         return section(title, MORE_ROWS)
     drawn = min(rows.n, charts.DRAWN_ROWS)
     scores = [
-        *((f"coverage of {p:.0%} intervals", f"{share:.1%}") for p, share in rows.coverage.items()),
-        ("RMSE", number(rows.rmse)),
-        ("CRPS", number(rows.crps)),
-        ("MNLP", f"{rows.mnlp:.4g}"),
+        *((f"in {p:.0%} intervals", f"{share:.1%} of rows") for p, share in rows.coverage.items()),
+        ("beyond 3 std", f"{rows.far:.1%} of rows; 0.3% of a Gaussian"),
+        ("RMSE", f"{number(rows.rmse)}; {number(rows.spread)} if the mean of these rows is all"),
+        ("CRPS", f"{number(rows.crps)}; like a mean absolute error, lower is better"),
+        ("MNLP", f"{rows.mnlp:.4g} nats; lower is better"),
     ]
     cards = [
         card(
@@ -245,8 +246,8 @@ def blocks(content: Content) -> str:
     number_shown = f"{len(picture.tiles):,}"
     if len(picture.tiles) < picture.n_blocks:
         number_shown += f" of {picture.n_blocks:,}"
-    note = f"{number_shown} blocks over the most relevant inputs, darker where the error is larger"
-    note += " (lighter in the dark)." if content.checked is not None else "."
+    note = f"{number_shown} blocks over the most relevant inputs"
+    note += ", shaded by the error of their rows." if content.checked is not None else "."
     note += (
         " The tiles are the blocks themselves."
         if picture.exact
@@ -264,7 +265,7 @@ def blocks(content: Content) -> str:
             for k in range(charts.SHADES)
         )
         scale = f"RMSE {number(edges[0])} <span>{boxes}</span> {number(edges[-1])}"
-        body = f'<div class="shades">{scale}</div>' + body
+        body = f'<div class="shades">{scale}, as many blocks in each shade</div>' + body
     return section(title, note, f'<div class="stack">{card("", body)}</div>')
 
 

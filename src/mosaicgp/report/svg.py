@@ -190,8 +190,9 @@ class Frame:
         # Marks are cut at the frame by an inner picture, which needs no id.
         corner = f'x="{self.left - 4}" y="{self.top - 4}" width="{inner[0]}" height="{inner[1]}"'
         view = f'viewBox="{self.left - 4} {self.top - 4} {inner[0]} {inner[1]}"'
+        kind = "chart large" if self.width > 600 else "chart"
         return (
-            f'<svg class="chart" viewBox="0 0 {self.width} {self.height}" role="img" '
+            f'<svg class="{kind}" viewBox="0 0 {self.width} {self.height}" role="img" '
             f'aria-label="{escape(label)}">{"".join(self._behind)}'
             f"<svg {corner} {view}>{''.join(self._marks)}</svg></svg>"
         )

@@ -182,7 +182,7 @@ def _relevance(content: Content) -> Finding:
     elif len(names) > 5:
         text = f"{len(names)} of {len(inputs)} inputs matter, {_listed(names[:3])} most."
     else:
-        text = f"What matters most is {_listed(names)}."
+        text = f"{_listed(names)} matter{'s' if len(names) == 1 else ''} most."
     if fading:
         text += f" {_count(fading, 'input')} hardly matter{'s' if fading == 1 else ''}."
     return Finding("good", "inputs", text + aside)
