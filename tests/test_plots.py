@@ -116,7 +116,7 @@ def test_calibration_needs_targets(ax):
 @pytest.fixture(scope="module")
 def fitted_models():
     X, y = table(128, 0)
-    one = fitted(X.to_numpy()[:, :1], y.to_numpy(), "dtc", max_iter=2)
+    one = fitted(X.to_numpy()[:, :1], y.to_numpy(), "dtc", max_iter=2, hyperparameters="point")
     return one, fitted(X.to_numpy()[:, :2], y.to_numpy(), max_iter=2)
 
 

@@ -1,7 +1,8 @@
-"""The numbers of the report against independent computations, and the page that shows them."""
+"""The numbers of the report against independent computations, its page, and a model's card."""
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from dataclasses import replace
@@ -10,6 +11,8 @@ from html.parser import HTMLParser
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
+from rich.console import Console
 from sklearn.exceptions import NotFittedError
 from typer.testing import CliRunner
 
@@ -239,13 +242,15 @@ def test_one_input_with_rows(dtc):
     checked_page(page(content))
 
 
-def test_after_an_update(dtc):
+@pytest.mark.slow
+def test_after_an_update():
     X, y = X_NEW.to_numpy()[:, :1], Y_NEW.to_numpy()
     model = fitted(X_TRAIN.to_numpy()[:, :1], Y_TRAIN.to_numpy(), "dtc").partial_fit(X, y)
     text = checked_page(page(build(model)))
     assert "376, in a fit and 1 later update" in text
 
 
+@pytest.mark.slow
 def test_many_inputs():
     rng = np.random.default_rng(2)
     X = rng.normal(size=(80, 280))
@@ -274,10 +279,10 @@ def test_a_file_is_not_replaced_unasked(model, tmp_path):
 
 
 def test_command(tmp_path):
-    data = X_TRAIN.iloc[:, :2].set_axis(["a", "b"], axis=1).assign(target=Y_TRAIN)
+    data = X_TRAIN.iloc[:, :1].set_axis(["a"], axis=1).assign(target=Y_TRAIN)
     data.to_csv(tmp_path / "data.csv", index=False)
     dataset = open_dataset(tmp_path / "data.csv", target="target")
-    fitted(dataset, None, "dtc").save(tmp_path / "model.gp")
+    fitted(dataset, None, "dtc", hyperparameters="point").save(tmp_path / "model.gp")
     out = tmp_path / "r.html"
     command = ["report", str(tmp_path / "model.gp"), str(tmp_path / "data.csv"), "--out", str(out)]
     done = CliRunner().invoke(app, [*command, "--json"])
@@ -291,3 +296,40 @@ def test_command(tmp_path):
     forced = CliRunner().invoke(app, [*command[:2], "--out", str(out), "--force", "--title", "T"])
     assert forced.exit_code == 0 and "<h1>T</h1>" in out.read_text()
     assert "No rows were given" in forced.output
+
+
+# -- the card of a model --------------------------------------------------------------------------
+
+
+def printed(value) -> str:
+    stream = io.StringIO()
+    Console(file=stream, width=100).print(value)
+    return stream.getvalue()
+
+
+def test_unfitted_it_is_scikit_learns():
+    model = SparseGPRegressor("dtc", max_iter=3)
+    assert printed(model).strip() == repr(model)
+    assert "border-radius:8px" not in model._repr_mimebundle_()["text/html"]
+    assert "sk-estimator" in model._repr_html_()
+
+
+def test_fitted_it_has_a_card(model):
+    text = printed(model)
+    row = model.hyperparameters_.row(f"inverse_lengthscale[{EVIL}]")
+    assert "pic, fitted" in text and EVIL in text
+    assert f"{row['standardised']:.3g}" in text
+    assert f"{row['standardised_lower']:.3g} to {row['standardised_upper']:.3g}" in text
+    assert model.fit_result_.status in text
+    assert repr(model) == repr(SparseGPRegressor(**model.get_params()))
+
+
+def test_notebooks_get_the_card_and_the_diagram(model):
+    html = model._repr_mimebundle_()["text/html"]
+    ids = re.compile("sk-[a-z-]*id-[0-9]+")  # scikit-learn counts up
+    assert ids.sub("", html) == ids.sub("", model._repr_html_())
+    assert "pic, fitted" in html and "sk-estimator" in html
+    assert EVIL not in html and "&lt;script&gt;" in html
+    with sklearn.config_context(display="text"):
+        assert "text/html" not in model._repr_mimebundle_()
+        assert not hasattr(model, "_repr_html_")

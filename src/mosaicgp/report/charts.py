@@ -148,9 +148,7 @@ def residuals(rows: Checked, k: int, name: str) -> str:
 
 def effect(curve: Effect, y_range: tuple[float, float], target: str) -> str:
     """f along one input with its band; one vertical range for all, so that they compare."""
-    frame = Frame(
-        around(curve.x, margin=0.0), y_range, curve.name, target, width=360, height=240, left=62
-    )
+    frame = Frame(around(curve.x, margin=0.0), y_range, curve.name, target, width=360, height=240)
     frame.x_axis(4)
     frame.y_axis(4)
     frame.band(curve.x, curve.lower, curve.upper)

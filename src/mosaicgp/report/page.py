@@ -50,12 +50,9 @@ def page(content: Content) -> str:
 
 
 def _subtitle(content: Content) -> str:
-    rows = f" from {content.n_rows:,.0f} rows" if content.n_rows else ""
+    rows = f", learned from {content.n_rows:,.0f} rows" if content.n_rows else ""
     d = len(content.inputs)
-    return (
-        f"{content.approximation}: predicts {content.target} by {d:,} input{'s' if d > 1 else ''}, "
-        f"learned{rows}"
-    )
+    return f"{content.approximation}, {d:,} input{'s' if d > 1 else ''}{rows}"
 
 
 def _trust(found: list[trust.Finding]) -> str:

@@ -122,7 +122,7 @@ def predictions(content: Content) -> str:
     scores = [
         *((f"in {p:.0%} intervals", f"{share:.1%} of rows") for p, share in rows.coverage.items()),
         ("beyond 3 std", f"{rows.far:.1%} of rows; 0.3% of a Gaussian"),
-        ("RMSE", f"{number(rows.rmse)}; {number(rows.spread)} if the mean of these rows is all"),
+        ("RMSE", f"{number(rows.rmse)}; {number(rows.spread)} by their mean alone"),
         ("CRPS", f"{number(rows.crps)}; like a mean absolute error, lower is better"),
         ("MNLP", f"{rows.mnlp:.4g} nats; lower is better"),
     ]

@@ -16,6 +16,7 @@ FloatArray = NDArray[np.float64]
 Range = tuple[float, float]
 
 TICKS = 5
+DIGIT = 7  # pixels of a digit, about
 
 
 def ticks(lower: float, upper: float, about: int = TICKS) -> list[float]:
@@ -60,12 +61,15 @@ class Frame:
         y_label: str = "",
         width: int = 480,
         height: int = 300,
-        left: int = 58,
-        right: int = 14,
+        left: int | None = None,
     ) -> None:
         self.x, self.y = x, y
         self.width, self.height = width, height
-        self.left, self.right, self.top = left, right, 12
+        self.right, self.top = 14, 12
+        if left is None:  # room for the label and the longest number
+            widest = max(len(number(value)) for value in ticks(*y))
+            left = (28 if y_label else 14) + DIGIT * widest
+        self.left = left
         self.bottom = 46 if x_label else 28
         self._behind: list[str] = []
         self._marks: list[str] = []
