@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from mosaicgp import plots
+from mosaicgp import metrics, plots
 
 
 class Known:
@@ -89,3 +89,23 @@ def test_bad_arguments_are_named(call, message):
 def test_importing_does_not_import_matplotlib():
     code = "import sys, mosaicgp.plots; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_calibration_shows_coverage_at_every_level_and_pit(ax):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 1))
+    y = X[:, 0] + 1.5 * rng.normal(size=400)  # Known says 2: intervals are too wide
+    assert plots.plot_calibration(Known(), X, y, ax) is ax
+    curve = next(line for line in ax.lines if len(line.get_xdata()) == 101)
+    for level, share in list(zip(*curve.get_data(), strict=True))[1:-1:7]:
+        assert share == metrics.coverage(y, X[:, 0], np.full(400, 2.0), level)
+    (inset,) = ax.child_axes
+    counts = np.histogram(metrics.pit(y, X[:, 0], 2.0), bins=20, range=(0, 1))[0]
+    heights = [patch.get_height() for patch in inset.patches]
+    np.testing.assert_allclose(heights, counts / 20.0)
+    assert f"{np.mean(np.abs(y - X[:, 0]) < 1.959964 * 2):.1%}" in ax.get_title()
+
+
+def test_calibration_needs_targets(ax):
+    with pytest.raises(ValueError, match="y: pass the targets"):
+        plots.plot_calibration(Known(), np.ones((3, 1)), ax=ax)

@@ -171,6 +171,31 @@ class Checkpoint:
         return self._folder / f"{stage}.checkpoint"
 
 
+def describe(folder: str | Path) -> dict[str, Any]:
+    """What a folder of checkpoints says of its fit: version, arguments, iterations by stage.
+
+    Read without the lock, so that a fit under way can be looked at.
+    """
+    stages: dict[str, Any] = {}
+    found: dict[str, Any] = {}
+    for path in sorted(Path(folder).glob("*.checkpoint")):
+        try:
+            with safe_open(path, framework="numpy") as file:
+                header = json.loads((file.metadata() or {})["mosaicgp"])
+                evaluations = "entries" in file.keys() and file.get_slice("entries").get_shape()[0]  # noqa: SIM118
+        except (SafetensorError, KeyError, json.JSONDecodeError) as error:
+            raise CheckpointError(f"checkpoint: {path} is damaged ({error}).") from error
+        found = {"version": header["mosaicgp_version"], **header["identity"]}
+        if (position := header["state"].get("position")) is not None:
+            names = ("iteration", "max_iter", "phase")
+            stages[path.stem] = {name: position[name] for name in names}
+        elif evaluations:
+            stages[path.stem] = {"evaluations of the bound": evaluations}
+    if not found:
+        raise CheckpointError(f"checkpoint: {folder} holds no checkpoint.")
+    return {**found, "stages": stages}
+
+
 def digest(arrays: dict[str, np.ndarray]) -> str:
     """What tells these arrays from others."""
     found = hashlib.sha256()

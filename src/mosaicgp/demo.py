@@ -10,14 +10,13 @@ from __future__ import annotations
 import importlib.util
 import time
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaicgp import metrics
+from mosaicgp.comparison.scores import Score, Split, baselines, score, score_point_predictor
 
 __all__ = ["DemoError", "FlightTable", "load_flights", "run_demo"]
 
@@ -51,16 +50,6 @@ class FlightTable(NamedTuple):
     X: FloatArray
     y: FloatArray
     feature_names: list[str]
-
-
-class Score(NamedTuple):
-    """One line of the demonstration's table."""
-
-    name: str
-    rmse: float
-    mnlp: float
-    coverage: float
-    seconds: float
 
 
 def load_flights() -> FlightTable:
@@ -141,15 +130,15 @@ def run_demo(
         f"{n_train:,} random flights to learn from, {n_test:,} others to score"
     )
 
+    split = Split(X_train, y_train, X_test, y_test)
     scores = [
-        _score_baseline(name, make, X_train, y_train, X_test, y_test, seed)
-        for name, make in _baselines(seed).items()
+        score_point_predictor(name, make, split, seed) for name, make in baselines(seed).items()
     ]
     model = _default_model(seed) if model is None else model
     started = time.perf_counter()
     model.fit(_with_names(X_train, flights.feature_names), y_train)
     mean, std = model.predict(_with_names(X_test, flights.feature_names), return_std=True)
-    scores.append(_score("mosaicgp", y_test, mean, std, time.perf_counter() - started))
+    scores.append(score("mosaicgp", y_test, mean, std, time.perf_counter() - started))
 
     console.print(f"Fit: {model.fit_result_.message}")
     console.print(_score_table(scores))
@@ -236,51 +225,6 @@ def _default_model(seed: int) -> Any:
     )
 
 
-def _baselines(seed: int) -> dict[str, Callable[[], Any]]:
-    from sklearn.ensemble import HistGradientBoostingRegressor
-    from sklearn.linear_model import LinearRegression
-
-    return {
-        "linear": LinearRegression,
-        "HistGradientBoosting": lambda: HistGradientBoostingRegressor(random_state=seed),
-    }
-
-
-def _score_baseline(
-    name: str,
-    make: Callable[[], Any],
-    X_train: FloatArray,
-    y_train: FloatArray,
-    X_test: FloatArray,
-    y_test: FloatArray,
-    seed: int,
-) -> Score:
-    """A point predictor with one Gaussian width for all rows, learned on held-out rows."""
-    from sklearn.model_selection import train_test_split
-    from threadpoolctl import threadpool_limits
-
-    started = time.perf_counter()
-    X_fit, X_held, y_fit, y_held = train_test_split(
-        X_train, y_train, test_size=0.2, random_state=seed
-    )
-    # One thread: the trees are the same, and tables this small gain nothing from more. On a busy
-    # machine the threads of gradient boosting wait for each other, up to a hundred times as long.
-    with threadpool_limits(1, user_api="openmp"):
-        width = metrics.rmse(y_held, make().fit(X_fit, y_fit).predict(X_held))
-        mean = make().fit(X_train, y_train).predict(X_test)
-    return _score(name, y_test, mean, width, time.perf_counter() - started)
-
-
-def _score(name: str, y: FloatArray, mean: FloatArray, std: Any, seconds: float) -> Score:
-    return Score(
-        name,
-        metrics.rmse(y, mean),
-        metrics.mnlp(y, mean, std),
-        metrics.coverage(y, mean, std, level=0.95),
-        seconds,
-    )
-
-
 # -- what is shown -------------------------------------------------------------------------------
 
 
@@ -291,13 +235,13 @@ def _score_table(scores: list[Score]) -> Any:
     table.add_column("model")
     for heading in ("RMSE, minutes", "MNLP", "95% coverage", "seconds"):
         table.add_column(heading, justify="right")
-    for score in scores:
+    for line in scores:
         table.add_row(
-            score.name,
-            f"{score.rmse:.2f}",
-            f"{score.mnlp:.3f}",
-            f"{score.coverage:.1%}",
-            f"{score.seconds:.1f}",
+            line.name,
+            f"{line.rmse:.2f}",
+            f"{line.mnlp:.3f}",
+            f"{line.coverage:.1%}",
+            f"{line.seconds:.1f}",
         )
     return table
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +24,7 @@ from mosaicgp.data.division import Division, absorb, regroup
 from mosaicgp.data.partition import Partition
 from mosaicgp.data.rows import ArrayRows, Rows, UserRows, is_dataset, whole
 from mosaicgp.data.scaling import Scaling
-from mosaicgp.fitting import CHUNK_ROWS, Job, Outcome, Plan, Start, fit_rows
+from mosaicgp.fitting import CHUNK_ROWS, Job, Outcome, Plan, Start, fit_rows, rows_a_step
 from mosaicgp.inference.evaluate import full_bound
 from mosaicgp.inference.parameters import Switches
 from mosaicgp.inference.response import linear_response
@@ -34,6 +33,7 @@ from mosaicgp.model.posterior import theta_nodes
 from mosaicgp.posterior import Posterior
 from mosaicgp.prediction import Local, Predictor, predictor
 from mosaicgp.progress import progress_line
+from mosaicgp.record import TrainedOn
 from mosaicgp.streaming import updated
 from mosaicgp.tables import Table, hyperparameter_table
 
@@ -164,7 +164,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
     hyperparameters_ : Table
         Mean, standard deviation and 95% interval of each hyperparameter.
     fit_result_ : FitResult
-        Status, message, iterations, seconds, bound, whether the budget ran out.
+        Status, message, iterations, seconds, bound, whether the budget ran out. After
+        ``partial_fit`` how the update ended; iterations, seconds and bound add up.
     history_ : Table
         Bound, validation NLPD, step sizes and seconds by iteration.
     blocks_ : Blocks or None
@@ -174,6 +175,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         Rows learned from; after ``partial_fit`` with ``forget`` old rows count as less.
     encoding_ : Encoding or None
         How the columns of a dataset became features.
+    trained_on_ : TrainedOn or None
+        Rows, columns, target, files and date of the fit; None in a file of before it was kept.
     n_iter_, n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -268,7 +271,9 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         left out, and the table need not fit in memory.
 
         With ``checkpoint``, a folder, the fit leaves its state there every few seconds; with
-        ``resume=True`` it goes on from there, to the same model to the bit.
+        ``resume=True`` it goes on from there, to the same model to the bit. It may go on with a
+        larger ``max_iter``: exact inference at any time, stochastic while it searches, as the
+        length of a fit decides when its steps shrink.
         """
         _arguments.check(self)
         rows = self._training_rows(X, y)
@@ -294,7 +299,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
             if kept is not None:
                 kept.close()
         self._name_features(X)
-        self._keep_outcome(outcome, plan, nodes, X.encoding if is_dataset(X) else None)
+        self._keep_outcome(outcome, plan, nodes, X)
         return self
 
     def _training_rows(self, X: Any, y: Any) -> UserRows:
@@ -374,11 +379,15 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
             partition=self.partition_,
             blocks=blocks,
             nodes=self.theta_nodes_,
-            fit_result=replace(
-                self.fit_result_,
-                message=f"updated by {len(y_std)} rows after a fit that {self._ended()}",
+            fit_result=FitResult(
+                status=after.status,
+                message=f"updated by {len(y_std)} rows: {after.message}",
+                iterations=self.fit_result_.iterations + after.iterations,
                 seconds=self.fit_result_.seconds + after.seconds,
                 bound=self.fit_result_.bound + after.bound + self.scaling_.log_jacobian(len(y_std)),
+                budget_exhausted=after.status in ("max_iter", "max_time"),
+                rejected=after.rejected,
+                jitter=after.posterior.jitter,
             ),
             history=self.history_,
             block_rows=fitted.block_rows,
@@ -386,11 +395,9 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
             encoding=self.encoding_,
             rows_seen=((1.0 - forget) * self.n_rows_seen_ + len(y_std)),
             rows_numbered=self._n_rows_numbered + len(y_std),
+            trained_on=None if self.trained_on_ is None else self.trained_on_.updated(len(y_std)),
         )
         return self
-
-    def _ended(self) -> str:
-        return self.fit_result_.message.split(" after a fit that ")[-1]
 
     def _fitted_rows(
         self,
@@ -400,7 +407,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         before: Start | None,
         checkpoint: Checkpoint | None,
     ) -> Outcome:
-        with progress_line(self.verbose, plan.settings) as show:
+        a_step = rows_a_step(plan, rows.count())
+        with progress_line(self.verbose, plan.settings, a_step) as show:
 
             def report(progress: Any) -> Any:
                 show(progress)
@@ -410,15 +418,14 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
 
     def _identity(self, before: Start | None) -> dict[str, Any]:
         """What a fit's result depends on beside its rows, as a checkpoint keeps it."""
-        apart = ("callback", "verbose", "max_time", "storage", "work_dir")
+        # Whether a fit can go on with another max_iter, its inference knows.
+        apart = ("callback", "verbose", "max_time", "max_iter", "storage", "work_dir")
         plain = _arguments.plain(self.get_params(deep=False))
         start = None if before is None else digest(before.posterior.to_arrays())
         own = {"warm_start from": start, "mosaicgp": __version__}
         return {name: value for name, value in plain.items() if name not in apart} | own
 
-    def _keep_outcome(
-        self, outcome: Outcome, plan: Plan, nodes: FloatArray, encoding: Encoding | None
-    ) -> None:
+    def _keep_outcome(self, outcome: Outcome, plan: Plan, nodes: FloatArray, X: Any) -> None:
         blocks, workspace = outcome.blocks, outcome.workspace
         if workspace is not None:
             local = plan.switches.approximation.local
@@ -437,9 +444,10 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
             history=outcome.history,
             block_rows=plan.block_rows,
             workspace=workspace,
-            encoding=encoding,
+            encoding=X.encoding if is_dataset(X) else None,
             rows_seen=float(outcome.n_rows),
             rows_numbered=outcome.n_rows,
+            trained_on=TrainedOn.of(X, outcome.n_rows),
         )
         if outcome.error is not None:
             raise CallbackError(
@@ -479,6 +487,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         encoding: Encoding | None = None,
         rows_seen: float = 0.0,
         rows_numbered: int = 0,
+        trained_on: TrainedOn | None = None,
     ) -> None:
         """All that a fit or a load leaves behind.
 
@@ -491,6 +500,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         self.encoding_ = encoding
         self.n_rows_seen_ = rows_seen
         self._n_rows_numbered = rows_numbered
+        self.trained_on_ = trained_on
         self.posterior_ = posterior
         self.scaling_ = scaling
         self.partition_ = partition
@@ -541,13 +551,21 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         return (mean, spread) if return_cov else (mean, np.sqrt(spread))
 
     def predict_to(
-        self, out: str | Path, X: Any, *, level: float = 0.95, overwrite: bool = False
+        self,
+        out: str | Path | BinaryIO,
+        X: Any,
+        *,
+        level: float = 0.95,
+        overwrite: bool = False,
+        keep: Sequence[str] = (),
+        format: str | None = None,
     ) -> int:
-        """Predict a table of any size into Parquet: mean, std, lower and upper of y at each row.
+        """Predict a table of any size into a file: mean, std, lower and upper of y at each row.
 
-        X is a dataset, or what ``open_dataset`` opens: a path, a folder, a glob, a table. ``out``
-        is a file, if it ends in ".parquet", or a folder of files; it appears when it is whole.
-        Returns the number of rows.
+        X is a dataset, or what ``open_dataset`` opens: a path, a folder, a glob, a table; its
+        columns ``keep`` are written before the predictions. ``out`` ends in ".parquet", ".csv" or
+        ".arrow", or is a folder of Parquet files; it appears when it is whole. Or it is an open
+        binary file, to be written in the given ``format``. Returns the number of rows.
         """
         from mosaicgp.data.opening import open_dataset
         from mosaicgp.scoring import predict_to
@@ -560,7 +578,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
             mean, var = self._predictor.moments(self.scaling_.transform_X(X_user), of_y=True)
             return self.scaling_.mean_to_user(mean), np.sqrt(self.scaling_.var_to_user(var))
 
-        return predict_to(predict, dataset, out, level, overwrite, self.verbose)
+        return predict_to(predict, dataset, out, level, overwrite, self.verbose, keep, format)
 
     def predict_f(self, X: Any, return_cov: bool = False) -> tuple[FloatArray, FloatArray]:
         """Mean (n,) and variance (n,), or covariance (n, n), of the latent f, without noise."""

@@ -248,6 +248,21 @@ def _fit_by_rows(
         workspace.release(keep=False)
 
 
+class _Resumed(NamedTuple):
+    """A stage of a fit with checkpoints, and where it goes on from; each None if there is none."""
+
+    stage: training.Stage | None
+    snapshot: Snapshot | None
+
+    @classmethod
+    def of(cls, job: Job, name: str, settings: training.Settings) -> _Resumed:
+        """Read before any work: it says whether the fit can go on."""
+        if job.checkpoint is None:
+            return cls(None, None)
+        stage = training.Stage(job.checkpoint, name, settings.max_iter)
+        return cls(stage, stage.read())
+
+
 def _by_rows(
     rows: StandardRows,
     plan: Plan,
@@ -258,15 +273,15 @@ def _by_rows(
     ahead: bool,
 ) -> Outcome:
     n = rows.count()
+    stage = _Resumed.of(job, "main", settings)
     holding, sampling = map(np.random.default_rng, streams.division.spawn(2))
     held, held_rows = None, np.empty(0, dtype=np.int64)
     if (n_held := _n_held(plan, n)) > 0:
         held, held_rows = hold_rows(rows, n_held, holding)
-    sampler = RowSampler(rows, plan.batch_rows or ROWS_A_STEP, held_rows, sampling)
+    sampler = RowSampler(rows, rows_a_step(plan, n), held_rows, sampling)
     data = training.TrainingData(Ahead(sampler) if ahead else sampler, held)
     sample, _ = rows.gather(sample_rows(n, streams.inducing))
     origin = _origin(sample, plan, streams.inducing, job.before)
-    stage = None if job.checkpoint is None else training.Stage(job.checkpoint, "main")
     return _trained(
         rows, data, origin, plan.switches, settings, streams.training, job, began, stage
     )
@@ -361,8 +376,8 @@ def _divided_and_trained(
     name: str,
     workspace: Workspace | None,
 ) -> Outcome:
-    stage = None if job.checkpoint is None else training.Stage(job.checkpoint, name)
-    snapshot = None if stage is None else stage.read()
+    stage = _Resumed.of(job, name, settings)
+    snapshot = stage.snapshot
     partitioned = _Partitioned(rows, plan, streams.division, workspace)
     if snapshot is not None:
         scale, division = snapshot.header["scale"], snapshot.header["division"]
@@ -386,7 +401,7 @@ def _trained(
     rng: np.random.Generator,
     job: Job,
     began: float,
-    stage: training.Stage | None,
+    stage: _Resumed,
 ) -> Outcome:
     n = rows.count()
     nlpd_shift = -rows.scaling.log_jacobian(1)
@@ -406,8 +421,8 @@ def _trained(
         origin.eta,
         lambda progress: job.report(in_user_units(progress)),
         began,
-        stage,
-        None if stage is None else stage.read(),
+        stage.stage,
+        stage.snapshot,
     )
     records = [in_user_units(progress) for progress in outcome.history]
     names = ("iteration", "bound", "validation_nlpd", "rho", "rate", "accepted", "seconds")
@@ -417,7 +432,11 @@ def _trained(
         rows.scaling,
         outcome.data.partition,
         outcome.data.blocks,
-        _result(outcome, rows.scaling.log_jacobian(n - outcome.n_held)),
+        _result(
+            outcome,
+            rows.scaling.log_jacobian(n - outcome.n_held),
+            outcome.validation_nlpd + nlpd_shift,
+        ),
         Table(history),
         outcome.error,
         n_rows=n,
@@ -450,7 +469,7 @@ class _Partitioned:
         )
         n_held = _n_held(plan, self._rows.count())
         held = hold_in_blocks(blocks, n_held, holding) if n_held > 0 else None
-        n_blocks = max(1, (plan.batch_rows or BLOCK_ROWS_A_STEP) // plan.block_rows)
+        n_blocks = rows_a_step(plan, self._rows.count()) // plan.block_rows
         sampler = BlockSampler(blocks, held, n_blocks, sampling)
         return training.TrainingData(
             sampler if isinstance(blocks, Blocks) else Ahead(sampler),
@@ -469,6 +488,16 @@ def _division_streams(seeds: np.random.SeedSequence, division: int) -> list[np.r
     return [np.random.default_rng(child) for child in own.spawn(3)]
 
 
+def rows_a_step(plan: Plan, n: int) -> int:
+    """Rows of an iteration: all n of exact inference, else those of whole blocks, or a batch."""
+    if isinstance(plan.settings, exact.Settings):
+        return n
+    if not plan.switches.approximation.blocked:
+        return plan.batch_rows or ROWS_A_STEP
+    n_blocks = max(1, (plan.batch_rows or BLOCK_ROWS_A_STEP) // plan.block_rows)
+    return n_blocks * plan.block_rows
+
+
 def _on_disk(plan: Plan, n: int, d: int) -> bool:
     if plan.storage == "auto":
         return bytes_of(n, d) > MEMORY_BYTES
@@ -481,7 +510,9 @@ def _n_held(plan: Plan, n: int) -> int:
     return min(plan.held_rows, n // 2)
 
 
-def _result(outcome: exact.ExactFit | training.StochasticFit, shift: float) -> FitResult:
+def _result(
+    outcome: exact.ExactFit | training.StochasticFit, shift: float, nlpd: float = np.nan
+) -> FitResult:
     return FitResult(
         status=outcome.status,
         message=outcome.message,
@@ -491,4 +522,5 @@ def _result(outcome: exact.ExactFit | training.StochasticFit, shift: float) -> F
         budget_exhausted=outcome.status in ("max_iter", "max_time"),
         rejected=outcome.rejected,
         jitter=outcome.jitter,
+        validation_nlpd=float(nlpd) if np.isfinite(nlpd) else None,
     )

@@ -6,11 +6,14 @@ same units. Plain NumPy: nothing here knows of the model.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
+
+from mosaicgp.sample import targets
 
 __all__ = ["coverage", "crps", "evaluate", "mnlp", "pit", "rmse"]
 
@@ -80,12 +83,17 @@ def pit(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> FloatArray:
     return np.asarray(ndtr((y - mean) / std), dtype=np.float64)
 
 
-def evaluate(model: Predictor, X: Any, y: ArrayLike) -> dict[str, float]:
+def evaluate(
+    model: Predictor, X: Any, y: ArrayLike | None = None, levels: Sequence[float] = (0.95,)
+) -> dict[str, float]:
     """All scores of a fitted model on the rows X with targets y.
 
-    Returns ``rmse``, ``mnlp`` (of y), ``mnlp_f`` (of f, as the paper writes it), ``crps`` and
-    ``coverage_95``.
+    X may be a dataset with its target in it; then y is left out. Returns ``rmse``, ``mnlp`` (of
+    y), ``mnlp_f`` (of f, as the paper writes it), ``crps`` and, for each of the ``levels``, the
+    coverage of the central interval, as ``coverage_95``.
     """
+    if y is None:
+        X, y = targets(model, X, y)
     mean, std = model.predict(X, return_std=True)
     f_mean, f_var = model.predict_f(X)
     return {
@@ -93,7 +101,7 @@ def evaluate(model: Predictor, X: Any, y: ArrayLike) -> dict[str, float]:
         "mnlp": mnlp(y, mean, std),
         "mnlp_f": mnlp(y, f_mean, np.sqrt(f_var)),
         "crps": crps(y, mean, std),
-        "coverage_95": coverage(y, mean, std, level=0.95),
+        **{f"coverage_{100 * level:g}": coverage(y, mean, std, level) for level in levels},
     }
 
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from mosaicgp.data.encoding import DatasetError, require
+from mosaicgp.data.writing import ENDINGS, FORMATS, format_of, table_writer
 from mosaicgp.progress import counting_line
-from mosaicgp.validation import number
+from mosaicgp.validation import number, one_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 FloatArray = NDArray[np.float64]
 Predict = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 
+COLUMNS = ("mean", "std", "lower", "upper")
+
 # Rows that are predicted, and written to one file, at a time.
 PART_ROWS = 2**18
 
@@ -31,25 +36,33 @@ PART_ROWS = 2**18
 def predict_to(
     predict: Predict,
     dataset: Dataset,
-    out: str | Path,
+    out: str | Path | BinaryIO,
     level: float,
     overwrite: bool,
     verbose: int,
+    keep: Sequence[str] = (),
+    format: str | None = None,
 ) -> int:
     """Write mean, std and the bounds of the ``level`` interval of every row; the rows written.
 
-    ``out`` is a Parquet file, if it ends so, or else a folder of them, in the order of the rows.
-    It appears when it is whole.
+    ``keep`` are columns of the source that come first. ``out`` is a file, of the format that its
+    ending says, or without an ending a folder of Parquet files, in the order of the rows; it
+    appears when it is whole. Or it is an open binary file, which takes a ``format``.
     """
-    out = Path(out)
     if not 0.0 < number("level", level, 0.0) < 1.0:
         raise ValueError(f"level must be between 0 and 1, got {level}.")
-    if out.suffix not in ("", ".parquet"):
-        raise ValueError(f"out: predictions are written as Parquet; {out.name} should end so.")
-    if dataset.drops_rows:
+    _check_rows(dataset, keep)
+    tables = _tables(predict, dataset, level, keep)
+    if not isinstance(out, str | Path):
+        one_of("format", format, FORMATS)
+        assert format is not None
+        with counting_line(verbose, "predicting", dataset.count()) as show:
+            return _write(tables, out, format, show)
+    out = Path(out)
+    if out.suffix and format_of(out) is None:
         raise ValueError(
-            "X: a dataset opened with missing='drop' leaves rows out, and predictions could not be "
-            "matched with theirs. Fill in or filter out what is missing first."
+            f"out: predictions are written as {', '.join(ENDINGS)}, or to a folder of Parquet "
+            f"files; {out.name} should end so."
         )
     _check_target(out, dataset, overwrite)
     beside = out.with_name(out.name + ".part")
@@ -57,7 +70,10 @@ def predict_to(
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with counting_line(verbose, "predicting", dataset.count()) as show:
-            n = _write(_tables(predict, dataset, level), beside, out.suffix == ".parquet", show)
+            if out.suffix:
+                n = _write(tables, beside, str(format_of(out)), show)
+            else:
+                n = _write_folder(tables, beside, show)
         if out.is_dir():
             _remove(out)
         os.replace(beside, out)
@@ -65,6 +81,22 @@ def predict_to(
         _remove(beside)
         raise
     return n
+
+
+def _check_rows(dataset: Dataset, keep: Sequence[str]) -> None:
+    """Refuse predictions that nobody could match with their rows."""
+    if dataset.drops_rows and not keep:
+        raise ValueError(
+            "X: a dataset opened with missing='drop' leaves rows out, and predictions could not be "
+            "matched with theirs. Name columns that tell rows apart, with keep=[...], or fill in "
+            "or filter out what is missing first."
+        )
+    require(keep, dataset.schema, "keep")
+    for name in keep:
+        if name in COLUMNS:
+            raise DatasetError(
+                f"keep: predictions have a column {name!r} of their own. Rename yours first."
+            )
 
 
 def _check_target(out: Path, dataset: Dataset, overwrite: bool) -> None:
@@ -78,6 +110,8 @@ def _check_target(out: Path, dataset: Dataset, overwrite: bool) -> None:
     mine = out.resolve()
     if any(mine == source or mine in source.parents for source in dataset.paths):
         raise FileExistsError(f"{out} holds the rows to predict; choose another place.")
+    if out.is_dir() and out.suffix:
+        raise FileExistsError(f"{out} is a folder; choose another name for the file.")
     if out.is_dir():
         others = [p.name for p in out.iterdir() if not re.fullmatch(r"part-\d+\.parquet", p.name)]
         if others:
@@ -86,35 +120,39 @@ def _check_target(out: Path, dataset: Dataset, overwrite: bool) -> None:
             )
 
 
-def _tables(predict: Predict, dataset: Dataset, level: float) -> Iterator[pa.Table]:
+def _tables(
+    predict: Predict, dataset: Dataset, level: float, keep: Sequence[str]
+) -> Iterator[pa.Table]:
     import pyarrow as pa
 
     z = float(ndtri(0.5 + 0.5 * level))
-    for X, _ in dataset.chunks(PART_ROWS):
+    for X, kept in dataset.chunks_with(keep, PART_ROWS):
         mean, std = predict(X)
-        columns = {"mean": mean, "std": std, "lower": mean - z * std, "upper": mean + z * std}
-        yield pa.table(columns)
+        values = (mean, std, mean - z * std, mean + z * std)
+        columns = dict(zip(COLUMNS, values, strict=True))
+        before = {name: kept.column(name) for name in keep}
+        yield pa.table(before | columns)
 
 
 def _write(
-    tables: Iterator[pa.Table], path: Path, one_file: bool, show: Callable[[int], None]
+    tables: Iterator[pa.Table], sink: Path | BinaryIO, format: str, show: Callable[[int], None]
 ) -> int:
-    import pyarrow.parquet as pq
-
-    n, writer = 0, None
-    try:
-        for k, table in enumerate(tables):
-            if one_file:
-                writer = writer or pq.ParquetWriter(path, table.schema)
-                writer.write_table(table)
-            else:
-                path.mkdir(exist_ok=True)
-                pq.write_table(table, path / f"part-{k:05d}.parquet")
+    n, first = 0, next(tables)
+    with table_writer(sink, format, first.schema) as writer:
+        for table in chain([first], tables):
+            writer.write_table(table)
             n += table.num_rows
             show(n)
-    finally:
-        if writer is not None:
-            writer.close()
+    return n
+
+
+def _write_folder(tables: Iterator[pa.Table], path: Path, show: Callable[[int], None]) -> int:
+    path.mkdir()
+    n = 0
+    for k, table in enumerate(tables):
+        _write(iter([table]), path / f"part-{k:05d}.parquet", "parquet", lambda done: None)
+        n += table.num_rows
+        show(n)
     return n
 
 

@@ -181,6 +181,12 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     if not path.exists():
         raise FileNotFoundError(f"no predictor at {path}")
     if not zipfile.is_zipfile(path):
+        if _is_saved_model(path):
+            raise PredictorFileError(
+                f"{path} is a saved model, not an exported predictor. Load it with "
+                "SparseGPRegressor.load, which needs all of mosaicgp; its method export writes a "
+                "predictor."
+            )
         raise PredictorFileError(f"{path} is not a mosaicgp predictor, or is truncated.")
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -195,6 +201,15 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         raise PredictorFileError(
             f"{path} is not a mosaicgp predictor, or is damaged ({error})."
         ) from error
+
+
+def _is_saved_model(path: Path) -> bool:
+    """Whether this is a safetensors file, which begins with the length of its JSON, of a model."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        return b"mosaicgp-model" in file.read(min(length, 2**20))
 
 
 def _check_version(path: Path, header: Any) -> None:

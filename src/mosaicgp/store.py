@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import zipfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from mosaicgp.data.partition import PARTITIONS
 from mosaicgp.data.scaling import Scaling
 from mosaicgp.inference.result import FitResult
 from mosaicgp.posterior import Posterior
+from mosaicgp.record import TrainedOn
 from mosaicgp.tables import Table
 
 if TYPE_CHECKING:
@@ -87,6 +89,7 @@ def save(model: SparseGPRegressor, path: str | Path) -> None:
         "block_rows": model._fitted.block_rows,
         "rows_seen": model.n_rows_seen_,
         "rows_numbered": model._n_rows_numbered,
+        "trained_on": None if model.trained_on_ is None else model.trained_on_.to_json(),
     }
     arrays = {
         f"{group}.{name}": np.asarray(array, order="C")
@@ -156,6 +159,7 @@ def load(path: str | Path) -> SparseGPRegressor:
             rows_seen=float(header.get("rows_seen", 0.0)),
             rows_numbered=int(header.get("rows_numbered", 0)),
             encoding=Encoding.from_json(encoding) if (encoding := header.get("encoding")) else None,
+            trained_on=TrainedOn.from_json(found) if (found := header.get("trained_on")) else None,
         )
     except (KeyError, TypeError, IndexError, ValueError) as error:
         raise StoreError(
@@ -169,7 +173,8 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     if not path.exists():
         raise FileNotFoundError(f"no model at {path}")
     if path.is_dir():
-        raise StoreError(f"{path} is a folder, not a saved model.")
+        held = "a checkpoint of a fit" if any(path.glob("*.checkpoint")) else "a folder"
+        raise StoreError(f"{path} is {held}, not a saved model.")
     try:
         with safe_open(path, framework="numpy") as file:
             text = (file.metadata() or {}).get("mosaicgp")
@@ -180,6 +185,11 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
             names = [name for name in file.keys() if name != RECORDS]  # noqa: SIM118
             return header, {name: file.get_tensor(name) for name in names}
     except (SafetensorError, json.JSONDecodeError) as error:
+        if zipfile.is_zipfile(path):
+            raise StoreError(
+                f"{path} is not a saved model. If SparseGPRegressor.export wrote it, it is a "
+                "predictor: mosaicgp.serving.load(path) reads it."
+            ) from None
         raise StoreError(
             f"{path} is not a mosaicgp model, or is truncated or damaged ({error})."
         ) from error

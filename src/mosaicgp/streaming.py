@@ -15,6 +15,7 @@ from mosaicgp.fitting import CHUNK_ROWS
 from mosaicgp.inference import exact
 from mosaicgp.inference.anchor import anchor_of
 from mosaicgp.inference.parameters import Fixed, Free, Switches, release
+from mosaicgp.inference.result import Status
 from mosaicgp.posterior import Posterior
 from mosaicgp.precision import in_double
 
@@ -26,12 +27,18 @@ MAX_ITER = 30
 
 
 class Updated(NamedTuple):
-    """The posterior after the new rows, their bound given the old ones (nats), and the work."""
+    """The posterior after the new rows, their bound given the old ones (nats), and the work.
+
+    ``status`` and ``message`` are those of the first part of the rows that did not converge.
+    """
 
     posterior: Posterior
     bound: float
     iterations: int
     seconds: float
+    status: Status
+    message: str
+    rejected: int
 
 
 @in_double
@@ -48,7 +55,9 @@ def updated(
 ) -> Updated:
     """A posterior that has seen ``n_seen`` rows, after standardised rows X (n, d), y (n,) too."""
     began = perf_counter()
-    bound, iterations = 0.0, 0
+    bound, iterations, rejected = 0.0, 0, 0
+    status: Status = "converged"
+    message = "converged"
     n_seen = (1.0 - forget) * n_seen
     for first in range(0, len(y), UPDATE_ROWS):
         part = slice(first, first + UPDATE_ROWS)
@@ -74,5 +83,8 @@ def updated(
             raise KeyboardInterrupt
         posterior = Posterior.build(outcome.parameters, outcome.q, switches.prior, outcome.jitter)
         bound, iterations = bound + outcome.bound, iterations + len(outcome.history)
+        rejected += outcome.rejected
+        if status == "converged":
+            status, message = outcome.status, outcome.message
         n_seen += len(blocks.rows[blocks.rows >= 0])
-    return Updated(posterior, bound, iterations, perf_counter() - began)
+    return Updated(posterior, bound, iterations, perf_counter() - began, status, message, rejected)

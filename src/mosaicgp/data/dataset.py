@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
@@ -66,6 +67,16 @@ class Dataset:
         return self._missing == "drop"
 
     @property
+    def schema(self) -> pa.Schema:
+        """The columns of the source, with their types."""
+        return self._source.schema
+
+    @property
+    def filter(self) -> str | None:
+        """The filter as text, if there is one."""
+        return None if self._filter is None else str(self._filter)
+
+    @property
     def target(self) -> str | None:
         """Name of the target column, None for rows to predict."""
         return self._target
@@ -119,6 +130,32 @@ class Dataset:
         rows = whole("rows", rows, 1)
         several = max(1, BATCH_ROWS // rows)  # an array is read in pieces that chunks fit into
         return _rechunk(self._kept(several * rows), rows)
+
+    def chunks_with(
+        self, columns: Sequence[str], rows: int = BATCH_ROWS
+    ) -> Iterator[tuple[FloatArray, pa.Table]]:
+        """X (k, d) and these columns of the source, as they are, of the same k ≥ ``rows`` rows, or
+        in the last chunk of what is left."""
+        if not columns:
+            yield from ((X, pa.table({})) for X, _ in self.chunks(rows))
+            return
+        schema = pa.schema([self.schema.field(name) for name in columns])
+        inputs: list[FloatArray] = []
+        batches: list[pa.RecordBatch] = []
+        held = 0
+        for X, y, piece in self._encoded(tuple(columns)):
+            keep, batch = self._complete(X, y, piece), piece.batch.select(columns)
+            if keep is not None:
+                X, batch = X[keep], batch.filter(pa.array(keep))
+            inputs.append(X)
+            batches.append(batch)
+            held += len(X)
+            if held >= rows:
+                yield np.concatenate(inputs), pa.Table.from_batches(batches, schema)
+                inputs, batches, held = [], [], 0
+        self._source.check_unchanged()
+        if held:
+            yield np.concatenate(inputs), pa.Table.from_batches(batches, schema)
 
     def count(self) -> int:
         """Rows kept, after filter and dropping: from metadata if that tells, or in one pass."""
@@ -183,7 +220,7 @@ class Dataset:
         what = {
             "encoding": self.encoding.to_json(),
             "target": self._target,
-            "filter": None if self._filter is None else str(self._filter),
+            "filter": self.filter,
             "missing": self._missing,
             "files": identity,
         }
@@ -216,9 +253,12 @@ class Dataset:
         self._check_rows(kept, dropped)
         self._count, self._dropped = kept, dropped
 
-    def _encoded(self) -> Iterator[tuple[FloatArray, FloatArray | None, Piece]]:
+    def _encoded(
+        self, others: tuple[str, ...] = ()
+    ) -> Iterator[tuple[FloatArray, FloatArray | None, Piece]]:
+        """Pieces of the source, with what they become; they have ``others`` among their columns."""
         encoding = self.encoding
-        names, target = encoding.column_names, None
+        names, target = encoding.column_names + others, None
         if self._target is not None:
             names, target = (*names, self._target), ColumnEncoding(self._target, "number")
         for piece in self._source.pieces(tuple(dict.fromkeys(names)), self._filter):

@@ -100,7 +100,9 @@ class Journal:
     """Evaluations of the bound, in order, in a checkpoint.
 
     SciPy's optimisers keep their state to themselves; but they are deterministic, so a fit goes on
-    by starting again and being told, for as long as the journal lasts, what it found before.
+    by starting again and being told, for as long as the journal lasts, what it found before. Where
+    it asks for another point, as one with a larger ``max_iter`` does in the end, the rest of the
+    journal is of a course it does not take, and is dropped.
     """
 
     STAGE = "exact"
@@ -108,20 +110,26 @@ class Journal:
     def __init__(self, checkpoint: Checkpoint | None = None) -> None:
         self._checkpoint = checkpoint
         before = None if checkpoint is None else checkpoint.read(self.STAGE)
+        self._points = [] if before is None else list(before.arrays["points"])
         self._entries = [] if before is None else list(before.arrays["entries"])
         self._told = 0
 
-    def evaluate(self, compute: Callable[[], np.ndarray]) -> np.ndarray:
-        """The bound and its gradient (1 + p,): the next entry, or what ``compute`` returns."""
+    def evaluate(self, point: np.ndarray, compute: Callable[[], np.ndarray]) -> np.ndarray:
+        """The bound and its gradient (1 + p,) at a point: the next entry, or what ``compute``
+        returns. All that the bound depends on is in ``point``."""
         if self._checkpoint is None:
             return compute()
-        if self._told == len(self._entries):
+        k = self._told
+        if k < len(self._entries) and not np.array_equal(self._points[k], point):
+            del self._points[k:], self._entries[k:]
+        if k == len(self._entries):
             self._entries.append(compute())
+            self._points.append(point)
             if self._checkpoint.due():
-                entries = np.array(self._entries)
-                self._checkpoint.write(self.STAGE, Snapshot({"entries": entries}, {}))
+                arrays = {"points": np.array(self._points), "entries": np.array(self._entries)}
+                self._checkpoint.write(self.STAGE, Snapshot(arrays, {}))
         self._told += 1
-        return self._entries[self._told - 1]
+        return self._entries[k]
 
 
 class FitError(RuntimeError):
@@ -233,6 +241,7 @@ class _Climb:
         self.error: Exception | None = None
         self.rejected = 0
         self._arguments = (*data, switches, route, anchor)
+        self._jitter_and_route = (data[2], getattr(route, "order", -1))
         self._names = switches.learned()
         self._n = float(np.sum(data[1].mask))
         self._settings, self._began = settings, began
@@ -270,7 +279,7 @@ class _Climb:
             value, gradient = value_and_gradient(learned, self.free, *self._arguments)
             return np.concatenate([[value], *(np.ravel(gradient[name]) for name in self._names)])
 
-        found = self._journal.evaluate(compute)
+        found = self._journal.evaluate(np.append(vector, self._jitter_and_route), compute)
         bound, flat = float(found[0]), found[1:]
         if not (np.isfinite(bound) and np.all(np.isfinite(flat))):
             self.rejected += 1

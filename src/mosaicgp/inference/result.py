@@ -17,6 +17,7 @@ class FitResult:
     (for correlated noise that may be a truncated expansion; ``elbo`` is the closed form), of
     stochastic inference the mean of a few batches. ``rejected`` counts the
     evaluations that were not finite, ``jitter`` is what was added to the diagonal of Σ.
+    ``validation_nlpd`` is that of the final state, in nats a row; None if no rows were held back.
     """
 
     status: Status
@@ -27,6 +28,7 @@ class FitResult:
     budget_exhausted: bool
     rejected: int = 0
     jitter: float = 0.0
+    validation_nlpd: float | None = None
 
 
 class Stop(Exception):

@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from mosaicgp.checkpoints import Checkpoint, Snapshot
+from mosaicgp.checkpoints import Checkpoint, CheckpointError, Snapshot
 from mosaicgp.data.blocks import Blocks
 from mosaicgp.data.disk import DiskBlocks
 from mosaicgp.data.partition import Partition
@@ -522,10 +522,11 @@ class _Training:
 
 
 class Stage(NamedTuple):
-    """One stage of a fit in the checkpoints of the fit."""
+    """One stage of a fit in the checkpoints of the fit, and the iterations it may take."""
 
     checkpoint: Checkpoint
     name: str
+    max_iter: int
 
     def due(self) -> bool:
         """Whether the last checkpoint was written long enough ago."""
@@ -533,11 +534,29 @@ class Stage(NamedTuple):
 
     def write(self, snapshot: Snapshot) -> None:
         """Replace the checkpoint of this stage."""
-        self.checkpoint.write(self.name, snapshot)
+        header = snapshot.header | {"max_iter": self.max_iter}
+        self.checkpoint.write(self.name, snapshot._replace(header=header))
 
     def read(self) -> Snapshot | None:
-        """The last checkpoint of this stage."""
-        return self.checkpoint.read(self.name)
+        """The last checkpoint of this stage, to go on from with ``max_iter``.
+
+        Its iterations were made with the step sizes that its own ``max_iter`` asked for. Those of
+        the search do not depend on it: a search can be made longer, and nothing else.
+        """
+        snapshot = self.checkpoint.read(self.name)
+        if snapshot is None or (planned := snapshot.header["max_iter"]) == self.max_iter:
+            return snapshot
+        position = snapshot.header["position"]
+        searching = position["phase"] == "search" and not position["plateaued"]
+        if self.max_iter < planned or not searching:
+            why = "a search can only be made longer" if searching else "its search is over"
+            raise CheckpointError(
+                f"checkpoint: this fit cannot go on with max_iter={self.max_iter}: it has made "
+                f"{position['iteration']} of {planned} iterations, and {why}. Use "
+                f"max_iter={planned}; a finished fit is trained further with warm_start=True."
+            )
+        header = snapshot.header | {"position": position | {"max_iter": self.max_iter}}
+        return snapshot._replace(header=header)
 
 
 @in_double

@@ -1,0 +1,88 @@
+"""``mosaicgp predict``."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mosaicgp.cli import options
+from mosaicgp.cli.console import BAD_INPUT, print_json, say, stop
+from mosaicgp.cli.inputs import STANDARD, column_names, load_model, open_for
+from mosaicgp.cli.options import Missing, Selection
+
+
+class Format(StrEnum):
+    csv = "csv"
+    parquet = "parquet"
+    arrow = "arrow"
+
+
+def predict(
+    model: options.ModelArgument,
+    data: options.DataArgument,
+    out: Annotated[
+        str,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="PRED",
+            help="A file ending in .parquet, .csv or .arrow, a folder for Parquet files, or - for "
+            "standard output.",
+            show_default=False,
+        ),
+    ],
+    level: Annotated[
+        float, typer.Option(help="Probability that y lies between lower and upper.")
+    ] = 0.95,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN,...", help="Columns of DATA to write first.", show_default=False
+        ),
+    ] = None,
+    keep_all: Annotated[bool, typer.Option("--keep-all", help="All of them.")] = False,
+    format: Annotated[Format, typer.Option(help="Of standard output.")] = Format.csv,
+    where: options.Where = None,
+    missing: options.MissingOption = Missing.error,
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+    json: options.Json = False,
+) -> None:
+    """Predict every row of a table: mean, std, lower and upper.
+
+    Columns are found by name; others are ignored. Memory does not grow
+    with the table, except for one on standard input.
+
+    [bold]Examples[/bold]
+
+    \b
+    mosaicgp predict flights.gp new.parquet --out predicted.parquet
+    mosaicgp predict houses.gp new.csv -o predicted.csv --keep id,city --level 0.8
+    cat new.csv | mosaicgp predict houses.gp - -o - | head
+    """
+    to_standard = out == STANDARD
+    if to_standard and json:
+        stop("--json and predictions cannot both go to standard output.", BAD_INPUT)
+    if not to_standard and Path(out).exists() and not force:
+        stop(f"{out} is there already; pass --force to replace it.", BAD_INPUT)
+    fitted = load_model(model)
+    dataset = open_for(fitted, data, None, Selection(where, missing.value))
+    names = list(dataset.schema.names)
+    kept = names if keep_all else column_names(keep or (), "keep", names)
+    fitted.set_params(verbose=int(not quiet))
+    n = fitted.predict_to(
+        sys.stdout.buffer if to_standard else out,
+        dataset,
+        level=level,
+        overwrite=force,
+        keep=kept,
+        format=format.value,
+    )
+    if json:
+        print_json({"predictions": out, "rows": n, "level": level, "columns": kept})
+    elif not to_standard:
+        say(f"{n:,} predictions written to {out}.")
