@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 BLOCK = re.compile(
-    r"^(?P<indent>[ ]*)```(?P<language>python|console)\n(?P<code>.*?)^(?P=indent)```$"
+    r"^(?P<indent>[ ]*)```(?P<language>python|console)(?: [^\n]*)?\n(?P<code>.*?)^(?P=indent)```$"
     r"|^<!-- run\n(?P<hidden>.*?)^-->$",
     re.DOTALL | re.MULTILINE,
 )
@@ -115,7 +115,11 @@ def _session() -> Iterator[None]:
         contextlib.chdir(folder),
         matplotlib.rc_context(FIGURE_STYLE),
     ):
-        yield
+        sys.path.insert(0, folder)  # as for a script in that folder
+        try:
+            yield
+        finally:
+            sys.path.remove(folder)
 
 
 def _output(example: Example, names: dict[str, Any], page: str) -> str:
@@ -145,9 +149,12 @@ def _run_console(example: Example, names: dict[str, Any], page: str) -> str:
     said = []
     continued = example.code.replace("\\\n", "")
     for command in re.findall(r"^\$ (.*)$", continued, re.MULTILINE):
-        done = subprocess.run(command, shell=True, text=True, capture_output=True, env=environment)
+        done = subprocess.run(
+            command, shell=True, text=True, env=environment, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+        )
         if done.returncode:
-            raise ExampleError(f"`{command}` ended with {done.returncode}: {done.stderr.strip()}")
+            raise ExampleError(f"`{command}` ended with {done.returncode}: {done.stdout.strip()}")
         said.append(done.stdout.rstrip())
     return "\n".join(line for line in said if line)
 
