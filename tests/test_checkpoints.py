@@ -67,6 +67,37 @@ def test_a_killed_fit_goes_on_to_the_same_bits(kind, inference, tmp_path, often)
     assert_same(whole, resumed)
 
 
+@pytest.mark.parametrize("restarts", [0, 1])
+def test_an_exact_fit_goes_on_with_more_iterations(restarts, tmp_path, often):
+    """To the same bits as if it had had them from the start; a restart is made again."""
+    more = {"n_restarts": restarts}
+    whole = fitted(model("dtc", "exact", **more).set_params(max_iter=20))
+    fitted(model("dtc", "exact", **more), checkpoint=tmp_path / "run")
+    longer = model("dtc", "exact", **more).set_params(max_iter=20)
+    fitted(longer, checkpoint=tmp_path / "run", resume=True)
+    assert longer.n_iter_ > 12
+    assert_same(whole, longer)
+
+
+def test_a_stochastic_fit_goes_on_with_more_iterations_while_it_searches(tmp_path, often):
+    def kill(progress):
+        if progress.iteration >= 40:
+            raise Killed
+
+    folder = tmp_path / "run"
+    with pytest.raises(Killed):
+        fitted(model("dtc", "stochastic", callback=kill), checkpoint=folder)
+    with pytest.raises(CheckpointError, match="can only be made longer"):
+        fitted(model("dtc", "stochastic").set_params(max_iter=50), checkpoint=folder, resume=True)
+    longer = model("dtc", "stochastic").set_params(max_iter=300)
+    fitted(longer, checkpoint=folder, resume=True)
+    assert longer.n_iter_ > 100
+    rate = longer.history_["rate"]
+    assert np.all(rate[60:90] == rate[60])  # where 100 iterations would have annealed
+    with pytest.raises(CheckpointError, match=r"max_iter=400: .*its search is over"):
+        fitted(longer.set_params(max_iter=400), checkpoint=folder, resume=True)
+
+
 @pytest.mark.parametrize("random_state", [None, np.random.RandomState(3)])
 def test_a_seed_that_was_drawn_is_kept(random_state, tmp_path, often):
     """The fit that goes on is the one that was killed, though nobody named its seed."""

@@ -222,6 +222,8 @@ def test_newcomers_mistakes_are_answered(folder, tmp_path):
     with pytest.raises(ValueError, match="pass the targets"):
         ours.partial_fit(FRAME[["a", "b", "kind"]])
     with pytest.raises(ValueError, match="Parquet"):
-        ours.predict_to(tmp_path / "out.csv", FRAME)
+        ours.predict_to(tmp_path / "out.txt", FRAME)
+    with pytest.raises(ValueError, match="a column 'mean' of their own"):
+        ours.predict_to(tmp_path / "out.csv", FRAME.assign(mean=1.0), keep=["mean"])
     with pytest.raises(ValueError, match="missing='drop'"):
         ours.predict_to(tmp_path / "out", open_dataset(FRAME, missing="drop"))

@@ -257,7 +257,7 @@ def test_a_newer_format_says_so(path):
         serving.load(newer)
 
 
-def test_other_files_say_so(path, tmp_path):
+def test_other_files_say_so(path, fitted, tmp_path):
     with pytest.raises(FileNotFoundError, match="no predictor at"):
         serving.load(tmp_path / "missing.npz")
     np.save(tmp_path / "array.npy", np.zeros(3))
@@ -267,6 +267,9 @@ def test_other_files_say_so(path, tmp_path):
             serving.load(tmp_path / name)
     with pytest.raises(serving.PredictorFileError, match="is not a mosaicgp predictor"):
         serving.load(tmp_path)
+    fitted.save(tmp_path / "model")
+    with pytest.raises(serving.PredictorFileError, match=r"saved model.*SparseGPRegressor\.load"):
+        serving.load(tmp_path / "model")
     np.savez(tmp_path / "plain.npz", weights=np.zeros(3))
     for other in (tmp_path / "plain.npz", rewrite(path, header={"format": "else"})):
         with pytest.raises(serving.PredictorFileError, match="npz file, but not a mosaicgp"):

@@ -70,6 +70,19 @@ def one(tmp_path_factory):
     return path
 
 
+def test_what_a_model_was_trained_on_is_kept(one, tmp_path):
+    loaded = SparseGPRegressor.load(one)
+    record = loaded.trained_on_
+    assert (record.rows, record.columns, record.target) == (60, ("age", "speed"), None)
+    assert record.when.endswith("+00:00") and record.updates == 0
+    loaded.partial_fit(X[:5], y[:5])
+    assert loaded.trained_on_.rows == 65 and loaded.trained_on_.updates == 1
+    older = SparseGPRegressor.load(rewrite(one, tmp_path / "older", trained_on=None))
+    assert older.trained_on_ is None
+    older.save(tmp_path / "again")
+    assert np.array_equal(older.predict(X_new), SparseGPRegressor.load(one).predict(X_new))
+
+
 def test_a_newer_format_says_so(one, tmp_path):
     newer = rewrite(one, tmp_path / "new", format_version=FORMAT_VERSION + 1)
     with pytest.raises(StoreError, match="Install a newer mosaicgp"):
@@ -100,6 +113,12 @@ def test_other_files_say_so(one, tmp_path):
         SparseGPRegressor.load(rewrite(one, tmp_path / "lacking", partition="tree"))
     with pytest.raises(StoreError, match="folder"):
         SparseGPRegressor.load(tmp_path)
+    (tmp_path / "main.checkpoint").write_text("")
+    with pytest.raises(StoreError, match="is a checkpoint of a fit"):
+        SparseGPRegressor.load(tmp_path)
+    SparseGPRegressor.load(one).export(tmp_path / "predictor.npz")
+    with pytest.raises(StoreError, match=r"predictor: mosaicgp\.serving\.load"):
+        SparseGPRegressor.load(tmp_path / "predictor.npz")
     with pytest.raises(FileNotFoundError, match="no model at"):
         SparseGPRegressor.load(tmp_path / "missing")
 

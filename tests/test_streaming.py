@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from mosaicgp import SparseGPRegressor
+from mosaicgp import SparseGPRegressor, streaming
 from mosaicgp.metrics import mnlp, rmse
 
 KINDS = ["dtc", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("fitc", "pitc")), "pic"]
@@ -115,6 +115,19 @@ def test_other_arguments_do_not_change_a_fitted_model():
     model = fitted(small("dtc"), *table(200, 0)).set_params(approximation="pic")
     model.partial_fit(*table(50, 1))
     assert np.all(np.isfinite(model.predict(table(10, 2)[0])))
+
+
+def test_the_result_says_what_the_update_did(monkeypatch):
+    model = fitted(small("dtc", max_time=60.0), *table(200, 0))
+    before = model.fit_result_
+    model.partial_fit(*table(50, 1))
+    after = model.fit_result_
+    assert after.message.startswith("updated by 50 rows: ") and after.status in after.message
+    assert after.iterations > before.iterations and after.seconds > before.seconds
+    monkeypatch.setattr(streaming, "MAX_ITER", 1)
+    model.partial_fit(*table(50, 2, shift=1.0))
+    assert model.fit_result_.status == "max_iter" and model.fit_result_.budget_exhausted
+    assert model.fit_result_.iterations == after.iterations + 1
 
 
 def test_the_first_call_is_a_fit_and_bad_arguments_are_named():

@@ -68,7 +68,7 @@ class _Course:
             pace = (now - before) / (last - first)
             parts.append(f"{pace * self._rows:,.0f} rows/s")
             if not ended:
-                parts.append(f"{_clock(self._left(pace))} left")
+                parts.append(f"at most {_clock(self._left(pace))} left")
         return ", ".join(parts)
 
     def _left(self, pace: float) -> float:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -9,7 +12,7 @@ from typer.core import TyperGroup
 
 from mosaicgp._version import __version__
 from mosaicgp.cli.compare import compare
-from mosaicgp.cli.console import errors_explained
+from mosaicgp.cli.console import INTERRUPTED, errors_explained
 from mosaicgp.cli.demo import demo
 from mosaicgp.cli.evaluate import evaluate
 from mosaicgp.cli.fit import fit
@@ -69,4 +72,16 @@ def _options(
 
 def main() -> None:
     """Entry point of the ``mosaicgp`` command."""
-    app()
+    code: Any = 0
+    try:
+        app()
+    except SystemExit as end:
+        code = end.code
+    if code == INTERRUPTED:
+        # XLA may still compute in threads of its own, which the end of the interpreter crashes on.
+        # Working folders go with the objects that hold them.
+        gc.collect()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)

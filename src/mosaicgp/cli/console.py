@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
+from mosaicgp.cli.interrupts import Interrupt
 from mosaicgp.cli.wording import in_options
 
 if TYPE_CHECKING:
@@ -22,6 +23,11 @@ BAD_INPUT = 2
 INTERRUPTED = 130
 
 DEBUG = "MOSAICGP_DEBUG"
+
+_CODES: tuple[tuple[tuple[type[Exception], ...], int], ...] = (
+    ((ValueError, TypeError, FileNotFoundError, FileExistsError, IsADirectoryError), BAD_INPUT),
+    ((OSError, MemoryError, RuntimeError), FAILED),
+)
 
 # Of a table in a pipe or a file, where no screen sets a limit.
 WIDE = 10_000
@@ -68,25 +74,26 @@ def errors_explained() -> Iterator[None]:
     The library checks its input before any work, with a ValueError or a TypeError that says what
     to do. ``MOSAICGP_DEBUG=1`` shows every traceback.
     """
-    try:
-        yield
-        sys.stdout.flush()  # here, where a closed pipe is still looked after
-    except BrokenPipeError:
-        # Whoever read us has enough. Nothing may be written again when the interpreter ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(0) from None
-    except KeyboardInterrupt:
-        say("Interrupted: nothing was written.")
-        raise typer.Exit(INTERRUPTED) from None
-    except (ValueError, TypeError, FileNotFoundError, FileExistsError, IsADirectoryError) as error:
-        _end(error, BAD_INPUT)
-    except (OSError, MemoryError, RuntimeError) as error:
-        if isinstance(error, typer.Exit | typer.Abort):  # which are RuntimeErrors
+    with Interrupt() as interrupt:
+        try:
+            yield
+            sys.stdout.flush()  # here, where a closed pipe is still looked after
+        except BrokenPipeError:
+            # Whoever read us has enough. Nothing may be written again when the interpreter ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0) from None
+        except (typer.Exit, typer.Abort):
             raise
-        _end(error, FAILED)
+        except (KeyboardInterrupt, Exception) as error:
+            if interrupt.asked or isinstance(error, KeyboardInterrupt):
+                say("Interrupted: nothing was written.")
+                raise typer.Exit(INTERRUPTED) from None
+            _explain(error)
 
 
-def _end(error: BaseException, code: int) -> NoReturn:
-    if os.environ.get(DEBUG):
+def _explain(error: Exception) -> None:
+    """End with the exit code of an error that is no bug; raise it again if it may be one."""
+    code = next((code for kinds, code in _CODES if isinstance(error, kinds)), None)
+    if code is None or os.environ.get(DEBUG):
         raise error
     stop(in_options(str(error)) or type(error).__name__, code)

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import warnings
 from enum import StrEnum
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mosaicgp.cli import options
-from mosaicgp.cli.console import FAILED, INTERRUPTED, console, print_json, say
+from mosaicgp.cli.console import (
+    BAD_INPUT,
+    FAILED,
+    INTERRUPTED,
+    console,
+    print_json,
+    say,
+    stop,
+)
 from mosaicgp.cli.inputs import check_output, load_model, open_table
+from mosaicgp.cli.inspect import fit_facts
+from mosaicgp.cli.interrupts import GentleInterrupt
 from mosaicgp.cli.options import Missing, Selection
+from mosaicgp.cli.wording import in_options
 
 if TYPE_CHECKING:
     from mosaicgp.data.dataset import Dataset
@@ -186,7 +194,7 @@ def fit(
     """
     given = dict(locals())
     check_output(out, force)
-    with _GentleInterrupt() as interrupt:
+    with GentleInterrupt() as interrupt:
         selection = Selection(
             where,
             missing.value,
@@ -196,15 +204,18 @@ def fit(
             ),
         )
         dataset = open_table(data, target, selection)
-        model = _model(given, interrupt)
+        if out.resolve() in dataset.paths:
+            stop(f"{out} holds the rows to learn from; choose another name.", BAD_INPUT)
         if not quiet:
-            _announce(dataset, model)
+            _announce(dataset, approximation.value)
+        model = _model(given, interrupt)
         _train(model, dataset, checkpoint, resume)
         model.set_params(callback=None)
         model.save(out)
         _summarise(model, out, json)
     if interrupt.asked:
-        say("Interrupted: the best model so far was written.")
+        ended = model.fit_result_.status != "interrupted"
+        say(f"Interrupted: the {'trained model' if ended else 'best model so far'} was written.")
         raise typer.Exit(INTERRUPTED)
     if model.fit_result_.status == "failed":
         raise typer.Exit(FAILED)
@@ -219,7 +230,7 @@ ARGUMENTS = (
 )
 
 
-def _model(given: dict[str, Any], interrupt: _GentleInterrupt) -> SparseGPRegressor:
+def _model(given: dict[str, Any], interrupt: GentleInterrupt) -> SparseGPRegressor:
     """The estimator as asked for, with its arguments checked."""
     from mosaicgp import arguments as checked
     from mosaicgp.estimator import SparseGPRegressor
@@ -236,12 +247,13 @@ def _model(given: dict[str, Any], interrupt: _GentleInterrupt) -> SparseGPRegres
     return model
 
 
-def _announce(dataset: Dataset, model: SparseGPRegressor) -> None:
+def _announce(dataset: Dataset, approximation: str) -> None:
+    """Said before seconds of imports."""
     n = dataset.count()
     dropped = f" ({dataset.dropped:,} with missing values left out)" if dataset.dropped else ""
     say(
         f"Learning {dataset.target!r} from {dataset.n_features} inputs, {n:,} rows{dropped}, "
-        f"with {model.approximation}."
+        f"with {approximation}."
     )
 
 
@@ -253,7 +265,7 @@ def _train(
         warnings.simplefilter("always")
         model.fit(dataset, checkpoint=checkpoint, resume=resume)
     for message in dict.fromkeys(str(warning.message) for warning in caught):
-        say(f"Warning: {message.removeprefix('fit: ')}")
+        say(f"Warning: {in_options(message.removeprefix('fit: '))}")
 
 
 def _summarise(model: SparseGPRegressor, out: Path, json: bool) -> None:
@@ -261,12 +273,7 @@ def _summarise(model: SparseGPRegressor, out: Path, json: bool) -> None:
     assert rows is not None
     found = {
         "model": str(out),
-        "status": result.status,
-        "message": result.message,
-        "seconds": round(result.seconds, 3),
-        "iterations": result.iterations,
-        "bound": result.bound,
-        "validation_nlpd": result.validation_nlpd,
+        **fit_facts(model),
         "rows": rows.rows,
         "inputs": model.n_features_in_,
         "target": rows.target,
@@ -278,7 +285,7 @@ def _summarise(model: SparseGPRegressor, out: Path, json: bool) -> None:
     nlpd = result.validation_nlpd
     score = "no rows were held back" if nlpd is None else f"NLPD {nlpd:.4f} nats a row"
     lines = {
-        "status": result.message,
+        "status": in_options(result.message),
         "training": f"{result.seconds:.1f} s, {result.iterations:,} iterations",
         "bound": f"{result.bound:,.1f} nats",
         "validation": score,
@@ -295,35 +302,3 @@ def _size(n_bytes: int) -> str:
             return f"{n_bytes:,} {unit}"
         n_bytes = round(n_bytes / 1000)
     return f"{n_bytes:,} GB"
-
-
-class _GentleInterrupt:
-    """Ctrl-C while it trains ends the training, not the command; a second one ends that too.
-
-    Before the first iteration there is nothing to keep, and Ctrl-C ends the command.
-    """
-
-    MESSAGE = b"\nStopping: the best model so far will be written. Ctrl-C again to give up.\n"
-
-    def __init__(self) -> None:
-        self.asked = False
-        self._training = False
-
-    def __enter__(self) -> Self:
-        self._before = signal.signal(signal.SIGINT, self._on_signal)
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
-
-    def _on_signal(self, signum: int, frame: FrameType | None) -> None:
-        if self.asked or not self._training:
-            raise KeyboardInterrupt
-        self.asked = True
-        os.write(2, self.MESSAGE)  # safe where printing is not: in the middle of another print
-
-    def look(self, progress: Any) -> None:
-        """Called with every iteration."""
-        self._training = True
-        if self.asked:
-            raise KeyboardInterrupt  # which a fit ends on with what it has

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -165,8 +166,11 @@ def check_output(path: Path, force: bool) -> None:
         stop(f"{path} is not a file; choose another name.", BAD_INPUT)
     if path.exists() and not force:
         stop(f"{path} is there already; pass --force to replace it.", BAD_INPUT)
-    if not path.resolve().parent.is_dir():
+    folder = path.resolve().parent
+    if not folder.is_dir():
         stop(f"there is no folder {path.parent} to write {path.name} into.", BAD_INPUT)
+    if not os.access(folder, os.W_OK):
+        stop(f"the folder {folder} cannot be written to.", BAD_INPUT)
 
 
 def check_picture(path: Path | None, force: bool) -> None:

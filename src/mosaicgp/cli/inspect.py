@@ -55,24 +55,29 @@ def inspect(
 def _model(model: SparseGPRegressor) -> Facts:
     from mosaicgp.arguments import plain
 
-    result, rows = model.fit_result_, model.trained_on_
-    table = model.hyperparameters_
+    rows, table = model.trained_on_, model.hyperparameters_
     return {
         "kind": "saved model",
         "approximation": model.approximation,
         "inducing_points": len(model.posterior_.U),
         "trained_on": None if rows is None else rows.to_json(),
         "features": [str(name) for name in model._feature_names()],
-        "fit": {
-            "status": result.status,
-            "message": result.message,
-            "seconds": round(result.seconds, 3),
-            "iterations": result.iterations,
-            "bound": result.bound,
-            "validation_nlpd": result.validation_nlpd,
-        },
+        "fit": fit_facts(model),
         "hyperparameters": [table.row(name) for name in table["name"]],
         "arguments": plain(model.get_params(deep=False)),
+    }
+
+
+def fit_facts(model: SparseGPRegressor) -> Facts:
+    """How the fit ended."""
+    result = model.fit_result_
+    return {
+        "status": result.status,
+        "message": result.message,
+        "seconds": round(result.seconds, 3),
+        "iterations": result.iterations,
+        "bound": result.bound,
+        "validation_nlpd": result.validation_nlpd,
     }
 
 
@@ -188,7 +193,8 @@ def _hyperparameters(rows: list[Facts]) -> Any:
         title="Hyperparameters",
         title_justify="left",
         caption="standardised: per standard deviation of the input or of the target.\n"
-        "An inverse length-scale near zero: the input hardly matters.",
+        "An inverse length-scale near zero: the input hardly matters.\n"
+        "eps: noise that rows near each other share; noise_std: each row's own.",
         caption_justify="left",
     )
     table.add_column("name")

@@ -19,17 +19,23 @@ _SAYINGS = (
     (r"resume=True", "--resume"),
     (r"checkpoint=folder", "--checkpoint FOLDER"),
     (r"warm_start=True", "--start-from MODEL"),
-    (r"SparseGPRegressor\.load", "mosaicgp predict"),
     (r"open_dataset\(\.\.\., target=column\)", "--target COLUMN"),
-    (
-        r"\b(max_iter|max_time|n_inducing|learning_rate|block_size|batch_size)=(\S+?)([;:,.]?)(?=\s|$)",
-        r"--\1 \2\3",
-    ),
 )
+
+# Arguments of the estimator by name, unless in quotes, as the name of a column would be.
+_ARGUMENTS = (
+    *("max_iter", "max_time", "n_inducing", "learning_rate", "block_size", "batch_size"),
+    *("n_restarts", "n_theta", "validation_rows", "work_dir", "learn_inducing"),
+)
+_ARGUMENT = re.compile(rf"(?<![\w'\"-])({'|'.join(_ARGUMENTS)})(?:=(?=\S)|(?![\w'\"]))")
 
 
 def in_options(message: str) -> str:
     """A message with the options of the command line in place of arguments of Python."""
     for pattern, replacement in _SAYINGS:
         message = re.sub(pattern, replacement, message, flags=re.DOTALL)
-    return re.sub(r"--\w+", lambda option: option[0].replace("_", "-"), message)
+    return _ARGUMENT.sub(_option, message)
+
+
+def _option(found: re.Match[str]) -> str:
+    return f"--{found[1].replace('_', '-')}" + (" " if found[0].endswith("=") else "")

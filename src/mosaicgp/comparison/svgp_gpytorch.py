@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 import gpytorch
 import numpy as np
 import torch
 
-STEPS = 5000
-BATCH_ROWS = 1024
-RHO, RATE = 0.1, 0.01
-PREDICT_ROWS = 10_000
+from mosaicgp.comparison.svgp import PREDICT_ROWS, RATE, RHO, batches, inducing_rows
 
 
 class _Model(gpytorch.models.ApproximateGP):
@@ -39,25 +34,19 @@ def predict(
     seed: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance (n,) of y at X_test, all standardised, after training on X and y."""
-    began = time.perf_counter()
-    rng = np.random.default_rng(seed)
     n = len(y)
     rows, targets = torch.tensor(X), torch.tensor(y)
-    model = _Model(rows[rng.choice(n, size=min(n_inducing, n), replace=False)].clone()).double()
+    model = _Model(rows[inducing_rows(n, n_inducing, seed)].clone()).double()
     likelihood = gpytorch.likelihoods.GaussianLikelihood().double()
     likelihood.noise = 0.1
     natural = gpytorch.optim.NGD(model.variational_parameters(), num_data=n, lr=RHO)
     adam = torch.optim.Adam([*model.hyperparameters(), *likelihood.parameters()], lr=RATE)
     bound = gpytorch.mlls.VariationalELBO(likelihood, model, num_data=n)
     model.train(), likelihood.train()
-    size = min(n, BATCH_ROWS)
-    for _ in range(STEPS):
-        some = rng.choice(n, size=size, replace=False) if size < n else slice(None)
+    for some in batches(n, max_time, seed):
         natural.zero_grad(), adam.zero_grad()
         (-bound(model(rows[some]), targets[some])).backward()
         natural.step(), adam.step()
-        if time.perf_counter() - began > max_time:
-            break
     model.eval(), likelihood.eval()
     with torch.no_grad():
         found = [likelihood(model(part)) for part in torch.tensor(X_test).split(PREDICT_ROWS)]

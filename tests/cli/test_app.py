@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from typer.testing import CliRunner
@@ -12,6 +14,8 @@ from typer.testing import CliRunner
 from mosaicgp import demo
 from mosaicgp._version import __version__
 from mosaicgp.cli import app
+from mosaicgp.cli.interrupts import Interrupt
+from mosaicgp.cli.wording import in_options
 
 runner = CliRunner()
 
@@ -27,6 +31,20 @@ def test_python_dash_m():
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == f"mosaicgp {__version__}"
     assert done.stderr == ""
+
+
+def test_an_interrupt_that_python_drops_comes_again():
+    """As it does in functions that the garbage collector calls, where jax has one."""
+
+    class Dropping:
+        def __del__(self):
+            signal.raise_signal(signal.SIGINT)
+            sum(range(100))  # the handler runs before this ends
+
+    with Interrupt() as interrupt, pytest.raises(KeyboardInterrupt):
+        Dropping()
+        time.sleep(5.0)
+    assert interrupt.asked
 
 
 def test_no_command_shows_the_help():
@@ -62,3 +80,32 @@ def test_demo_says_what_to_install(monkeypatch):
     result = runner.invoke(app, ["demo"])
     assert result.exit_code == 1
     assert "pip install mosaicgp[demo]" in result.output
+
+
+@pytest.mark.parametrize(
+    ("python", "options"),
+    [
+        (
+            "column 'a b' has more than 1000 categories. Pass categorical={'a b': 'ordinal'}, or "
+            "leave it out.",
+            "column 'a b' has more than 1000 categories. Pass --ordinal 'a b', or leave it out.",
+        ),
+        (
+            "column 'x' is nested (struct). Make columns of numbers of it, or leave the column out "
+            "with columns=[...].",
+            "column 'x' is nested (struct). Make columns of numbers of it, or leave it out with "
+            "--exclude 'x'.",
+        ),
+        (
+            "this fit cannot go on with max_iter=50: it has made 40. Use max_iter=100; a finished "
+            "fit is trained further with warm_start=True.",
+            "this fit cannot go on with --max-iter 50: it has made 40. Use --max-iter 100; a "
+            "finished fit is trained further with --start-from MODEL.",
+        ),
+        ("Pass resume=True to go on with it.", "Pass --resume to go on with it."),
+        ("raise max_iter, or lower n_inducing.", "raise --max-iter, or lower --n-inducing."),
+        ("column 'max_iter' has no rows.", "column 'max_iter' has no rows."),
+    ],
+)
+def test_messages_speak_of_options(python, options):
+    assert in_options(python) == options
