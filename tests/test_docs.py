@@ -93,6 +93,8 @@ def test_an_example_that_fails_names_its_line():
         examples.run("```python\nimport warnings\nwarnings.warn('x')\n```\n", "page")
     with pytest.raises(examples.ExampleError, match="`false` ended with 1"):
         examples.run("```console\n$ true\n$ false\n```\n", "page")
+    with pytest.raises(examples.ExampleError, match="`true` ended with 0"):
+        examples.run("```console\n$ true\nError: no\n```\n", "page")
 
 
 def test_what_examples_print_and_draw_stands_below_them():
@@ -101,12 +103,12 @@ def test_what_examples_print_and_draw_stands_below_them():
             "<!-- run\nimport matplotlib.pyplot as plt\nprint('unseen')\n-->",
             "=== tab\n",
             "    ```python\n    print('a')\n    plt.plot([1])[0].axes.set_title('line')\n    ```",
-            "```console\n$ echo b\n```",
+            "```console\n$ echo \\\nb\nprinted once\n```",
             "```py\nno python\n```\n",
         ]
     )
     page = examples.run(text, "page")
-    assert page.outputs == ["unseen", "a", "b"]
+    assert page.outputs == ["unseen", "a", "$ echo \\\nb\nb"]
     assert "unseen" not in page.text
     assert "    ```{ .text .output }\n    a\n    ```" in page.text
     assert "    ![line](figures/page-1.svg){ .figure }" in page.text

@@ -1,4 +1,4 @@
-"""`make dist`: the wheel holds every file of the package, and its demo runs in a new environment."""
+"""`make dist`: the wheel holds all files of the package, and runs in a new environment."""
 
 import subprocess
 import sys

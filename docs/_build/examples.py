@@ -97,8 +97,8 @@ def run(text: str, name: str) -> Page:
         for match, example in blocks:
             output = _output(example, names, f"{name}.md")
             drawn = _figures(f"{name.replace('/', '-')}-{len(figures) + 1}")
-            parts += [text[end : match.start()], match[0] if example.shown else ""]
-            parts.append(_below(output, drawn, example))
+            parts += [text[end : match.start()], _with_output(match[0], example, output)]
+            parts += [_image(figure, example.indent) for figure in drawn]
             figures += drawn
             outputs.append(output)
             end = match.end()
@@ -143,20 +143,30 @@ def _run_python(example: Example, names: dict[str, Any], page: str) -> str:
 
 
 def _run_console(example: Example, names: dict[str, Any], page: str) -> str:
-    """What the commands print, for a terminal 100 columns wide."""
+    """The commands, each with what it prints for a terminal 100 columns wide.
+
+    What the page has below a command is what it printed once, for who reads the page unbuilt; it
+    is replaced. Where that begins with "Error", the command has to fail.
+    """
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     environment = os.environ | {"PATH": path, "COLUMNS": "100", "NO_COLOR": "1"}
     said = []
-    continued = example.code.replace("\\\n", "")
-    for command in re.findall(r"^\$ (.*)$", continued, re.MULTILINE):
+    for part in re.split(r"^\$ ", example.code, flags=re.MULTILINE)[1:]:
+        command = re.match(r"(?:[^\n]*\\\n)*[^\n]*", part)[0]
+        recorded = part[len(command) :].lstrip()
         done = subprocess.run(
-            command, shell=True, text=True, env=environment, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+            ["bash", "-o", "pipefail", "-c", command],
+            text=True,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
         )
-        if done.returncode:
-            raise ExampleError(f"`{command}` ended with {done.returncode}: {done.stdout.strip()}")
-        said.append(done.stdout.rstrip())
-    return "\n".join(line for line in said if line)
+        printed = done.stdout.rstrip()
+        if bool(done.returncode) != recorded.startswith("Error"):
+            raise ExampleError(f"`{command}` ended with {done.returncode}: {printed}")
+        said.append(f"$ {command}\n{printed}".rstrip())
+    return "\n".join(said)
 
 
 def _figures(first: str) -> list[Figure]:
@@ -177,7 +187,17 @@ def _figures(first: str) -> list[Figure]:
     return drawn
 
 
-def _below(output: str, figures: list[Figure], example: Example) -> str:
-    parts = [f"```{{ .text .output }}\n{output}\n```"] if output and example.shown else []
-    parts += [f"![{f.alternative}](figures/{f.name}){{ .figure }}" for f in figures]
-    return "".join("\n\n" + textwrap.indent(part, example.indent) for part in parts)
+def _with_output(block: str, example: Example, output: str) -> str:
+    """The block as the page shows it: commands with their output in one, Python above its own."""
+    if not example.shown:
+        return ""
+    if example.language == "console":
+        return textwrap.indent(f"```console\n{output}\n```", example.indent)
+    if not output:
+        return block
+    shown = f"```{{ .text .output }}\n{output}\n```"
+    return f"{block}\n\n{textwrap.indent(shown, example.indent)}"
+
+
+def _image(figure: Figure, indent: str) -> str:
+    return f"\n\n{indent}![{figure.alternative}](figures/{figure.name}){{ .figure }}"
