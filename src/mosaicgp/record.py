@@ -35,9 +35,11 @@ class TrainedOn:
         if not is_dataset(X):
             columns = tuple(map(str, getattr(X, "columns", ())))
             return cls(rows, columns, None, (), None, when, version)
+        from mosaicgp.data.sources import TARGET  # whoever has a dataset has imported Arrow
+
         files = tuple(path.name for path in X.paths)
-        columns = X.encoding.column_names
-        return cls(rows, columns, X.target, files, X.filter, when, version)
+        target = None if X.target == TARGET else X.target
+        return cls(rows, X.encoding.column_names, target, files, X.filter, when, version)
 
     def updated(self, rows: int) -> TrainedOn:
         """The record after so many more rows."""

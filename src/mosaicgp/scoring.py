@@ -130,8 +130,16 @@ def _tables(
         mean, std = predict(X)
         values = (mean, std, mean - z * std, mean + z * std)
         columns = dict(zip(COLUMNS, values, strict=True))
-        before = {name: kept.column(name) for name in keep}
+        before = {name: _decoded(kept.column(name)) for name in keep}
         yield pa.table(before | columns)
+
+
+def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Categories as what they stand for: another part may have others, which formats refuse."""
+    import pyarrow as pa
+
+    is_dictionary = pa.types.is_dictionary(column.type)
+    return column.cast(column.type.value_type) if is_dictionary else column
 
 
 def _write(
