@@ -5,6 +5,7 @@
 #   make check        style, types and tests: what a change must pass
 #   make test-slow    the tests that take minutes
 #   make test-peers   comparisons with other libraries, in environments of their own
+#   make test-browser the report in a headless Chromium, if the system has one
 #   make test-oldest  the tests against the oldest dependencies that pyproject.toml allows
 #   make calibration  coverage of the intervals on data drawn from the model (docs/benchmarks)
 #   make bench        every benchmark below (docs/benchmarks); DATA=folder of the parquet tables
@@ -55,7 +56,7 @@ find_python = \
 		exit 1; \
 	fi
 
-.PHONY: need-data help demo docs dist test check lint types test-slow test-peers test-oldest calibration clean distclean \
+.PHONY: need-data help demo docs dist test check lint types test-slow test-peers test-browser test-oldest calibration clean distclean \
 	bench bench-step bench-scaling bench-scale bench-flights bench-predict bench-kill bench-routes bench-accuracy bench-convergence
 
 help:
@@ -105,6 +106,9 @@ dist: $(VENV)/.installed-dist
 
 test-peers: $(VENV)/.installed-test
 	$(venv_python) tests/peers/run.py
+
+test-browser: $(VENV)/.installed-test
+	$(venv_python) -m pytest -q -m browser tests/test_report_browser.py
 
 calibration: $(VENV)/.installed-test
 	$(venv_python) benchmarks/calibration.py

@@ -10,6 +10,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from mosaicgp import metrics, plots
+from mosaicgp.data import open_dataset
+from report_models import fitted, table
 
 
 class Known:
@@ -109,3 +111,63 @@ def test_calibration_shows_coverage_at_every_level_and_pit(ax):
 def test_calibration_needs_targets(ax):
     with pytest.raises(ValueError, match="y: pass the targets"):
         plots.plot_calibration(Known(), np.ones((3, 1)), ax=ax)
+
+
+@pytest.fixture(scope="module")
+def fitted_models():
+    X, y = table(128, 0)
+    one = fitted(X.to_numpy()[:, :1], y.to_numpy(), "dtc", max_iter=2)
+    return one, fitted(X.to_numpy()[:, :2], y.to_numpy(), max_iter=2)
+
+
+def test_fit_over_one_input(ax, fitted_models):
+    X, y = table(50, 1)
+    model, X, y = fitted_models[0], X.to_numpy()[:, :1], y.to_numpy()
+    assert plots.plot_fit(model, X, y, ax, level=0.9) is ax
+    rows, mean = ax.lines
+    np.testing.assert_array_equal(rows.get_xdata(), X[:, 0])
+    grid = mean.get_xdata()
+    expected, std = model.predict(grid[:, None], return_std=True)
+    np.testing.assert_allclose(mean.get_ydata(), expected)
+    upper = ax.collections[0].get_paths()[0].vertices[:, 1].max()
+    np.testing.assert_allclose(upper, (expected + 1.644854 * std).max(), rtol=1e-6)
+    assert ax.get_xlabel() == "x0"
+
+
+def test_fit_over_more_inputs_from_a_dataset(ax, fitted_models):
+    X, y = table(50, 1)
+    model, X, y = fitted_models[1], X.to_numpy()[:, :2], y.to_numpy()
+    plots.plot_fit(model, open_dataset(X, target=y), ax=ax)
+    np.testing.assert_allclose(ax.lines[1].get_xdata(), model.predict(X))
+    np.testing.assert_array_equal(ax.lines[1].get_ydata(), y)
+
+
+def test_calibration_and_predictions_of_a_dataset(ax, fitted_models):
+    X, y = table(50, 1)
+    dataset = open_dataset(X.to_numpy()[:, :2], target=y.to_numpy())
+    plots.plot_calibration(fitted_models[1], dataset, ax=ax)
+    assert "50 rows" in ax.get_title()
+    plots.plot_predictions(fitted_models[1], dataset, ax=Figure().subplots())
+    with pytest.raises(ValueError, match="leave y out"):
+        plots.plot_calibration(fitted_models[1], dataset, y, ax)
+
+
+def test_blocks_are_coloured_by_their_error(ax, fitted_models):
+    X, y = table(50, 1)
+    model, X, y = fitted_models[1], X.to_numpy()[:, :2], y.to_numpy()
+    assert plots.plot_blocks(model, ax, X=X, y=y) is ax
+    tiles, block = ax.collections[0], model.block_of(X)
+    assert len(tiles.get_paths()) == model.partition_.n_blocks
+    error = (model.predict(X) - y) ** 2
+    expected = [np.sqrt(error[block == b].mean()) for b in range(model.partition_.n_blocks)]
+    np.testing.assert_allclose(tiles.get_array(), expected)
+
+
+def test_blocks_by_size_over_chosen_inputs(ax, fitted_models):
+    plots.plot_blocks(fitted_models[1], ax, colour="size", inputs=("x1", "x0"))
+    np.testing.assert_array_equal(ax.collections[0].get_array(), fitted_models[1].blocks_.sizes)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("x1", "x0")
+    with pytest.raises(ValueError, match="inputs='z'"):
+        plots.plot_blocks(fitted_models[1], ax, inputs=("x1", "z"))
+    with pytest.raises(ValueError, match="has no blocks"):
+        plots.plot_blocks(fitted_models[0], ax)

@@ -730,6 +730,38 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         export(self, path)
 
+    def report(self, path: str | Path, X: Any = None, y: Any = None, **options: Any) -> None:
+        """Write an HTML report of the fitted model; see ``mosaicgp.report.write_report``.
+
+        X and y are rows to check it by, best ones that it was not trained on.
+        """
+        from mosaicgp.report import write_report
+
+        write_report(self, path, X, y, **options)
+
+    # -- how it shows itself: scikit-learn's way until it is fitted ------------------------------
+
+    def __rich__(self) -> Any:
+        from rich.text import Text
+
+        from mosaicgp.summary import as_rich
+
+        return as_rich(self) if self.__sklearn_is_fitted__() else Text(repr(self))
+
+    def _repr_html_inner(self) -> str:
+        diagram: str = super()._repr_html_inner()
+        if not self.__sklearn_is_fitted__():
+            return diagram
+        from mosaicgp.summary import as_html
+
+        return as_html(self) + diagram
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**options)
+        if "text/html" in bundle:
+            bundle["text/html"] = self._repr_html_inner()
+        return bundle
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "posterior_")
 

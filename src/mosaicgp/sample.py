@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mosaicgp.data.rows import is_dataset
 
+if TYPE_CHECKING:
+    from mosaicgp.estimator import SparseGPRegressor
+
 FloatArray = NDArray[np.float64]
+Rows = NDArray[np.int64]
+
+MOST_BLOCKS = 600  # training blocks from which rows are drawn
+RECOGNISED_ROWS = 2000  # rows that are looked up among the training rows
+COMPARED_ROWS = 200_000  # training rows that they are looked up in where nothing narrows it down
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Rows X (n, d) and y (n,) in the user's units, drawn at random from ``total`` of them.
+
+    ``rows`` (n,) are their numbers in the table; ``learned`` says that they are training rows that
+    the model keeps.
+    """
+
+    X: FloatArray
+    y: FloatArray
+    rows: Rows
+    total: int
+    learned: bool
 
 
 def targets(model: Any, X: Any, y: Any) -> tuple[Any, FloatArray]:
@@ -22,13 +46,101 @@ def targets(model: Any, X: Any, y: Any) -> tuple[Any, FloatArray]:
         if y is None:
             raise ValueError("y: pass the targets, or a dataset that has its target in it.")
         return X, np.asarray(y, dtype=np.float64)
-    dataset = _labelled_dataset(model, X, y)
+    dataset = _labelled(model, X, y)
     return dataset, np.concatenate([part for _, part in dataset.chunks()])
 
 
-def _labelled_dataset(model: Any, X: Any, y: Any) -> Any:
+def drawn(model: SparseGPRegressor, X: Any, y: Any, most: int, seed: int = 0) -> Sample:
+    """At most so many rows of those given, as features; X may be a dataset of any size."""
+    from sklearn.utils.validation import validate_data
+
+    from mosaicgp import validation
+
+    if model.encoding_ is not None and hasattr(X, "columns"):
+        from mosaicgp.data.opening import open_dataset
+
+        if y is None:
+            raise ValueError("y: pass the targets, or a dataset that has its target in it.")
+        X, y = open_dataset(X, target=np.asarray(y)), None
+    if is_dataset(X):
+        dataset = _labelled(model, X, y)
+        total = dataset.count()
+        rows = _some(total, most, np.random.default_rng(seed))
+        X_user, y_user = dataset.gather(rows)
+        return Sample(X_user, y_user, rows, total, learned=False)
+    if y is None:
+        raise ValueError("y: pass the targets, or a dataset that has its target in it.")
+    X_user, y_user = validation.training_data(X, y, model)
+    validate_data(model, X, reset=False, skip_check_array=True)
+    rows = _some(len(y_user), most, np.random.default_rng(seed))
+    return Sample(X_user[rows], y_user[rows], rows, len(y_user), learned=False)
+
+
+def kept(model: SparseGPRegressor, most: int, seed: int = 0) -> Sample | None:
+    """At most so many of the training rows that the model keeps, spread evenly over its blocks."""
+    blocks = model.blocks_
+    if blocks is None:
+        return None
+    rng = np.random.default_rng(seed)
+    parts = []
+    units = _some(blocks.n_blocks, min(MOST_BLOCKS, most), rng)
+    for unit in units:
+        rows = blocks.rows_of(int(unit))
+        X, y, _ = blocks.take(np.array([unit]))
+        some = _some(len(rows), max(1, most // len(units)), rng)
+        parts.append((X[0, some], y[0, some], rows[some]))
+    X_std, y_std, numbers = (np.concatenate(part) for part in zip(*parts, strict=True))
+    X_user = X_std.astype(np.float64) * model.scaling_.X_scale + model.scaling_.X_mean
+    return Sample(X_user, model.scaling_.mean_to_user(y_std), numbers, blocks.n, learned=True)
+
+
+def moments(
+    model: SparseGPRegressor, X: FloatArray, of_y: bool = True
+) -> tuple[FloatArray, FloatArray]:
+    """Mean and standard deviation of y, or of f, at rows of features X (n, d)."""
+    mean, variance = model._predictor.moments(model.scaling_.transform_X(X), of_y)
+    return model.scaling_.mean_to_user(mean), np.sqrt(model.scaling_.var_to_user(variance))
+
+
+def share_learned(model: SparseGPRegressor, sample: Sample) -> float | None:
+    """Share of the rows that are training rows; None where the model does not keep those.
+
+    A score of training rows says how well a model remembers, so whoever shows one must know.
+    """
+    blocks = model.blocks_
+    if blocks is None:
+        return None
+    some = slice(0, RECOGNISED_ROWS)
+    X_std = model.scaling_.transform_X(sample.X[some])
+    if model.partition_ is not None:
+        units = np.flatnonzero(np.isin(blocks.label, model.partition_.assign(X_std)))
+    elif blocks.n <= COMPARED_ROWS:
+        units = np.arange(blocks.n_blocks)
+    else:
+        return None
+    learned: set[bytes] = set()
+    for unit in units:
+        X, y, mask = (part[0] for part in blocks.take(np.array([unit])))
+        learned.update(_keys(X[mask > 0], y[mask > 0]))
+    wanted = _keys(X_std, model.scaling_.transform_y(sample.y[some]))
+    return float(np.mean([key in learned for key in wanted]))
+
+
+def _labelled(model: Any, X: Any, y: Any) -> Any:
+    """A dataset as the model reads it, with its target."""
     if y is not None:
         raise ValueError("y: the dataset has its target in it; leave y out.")
     if X.target is None:
         raise ValueError("X: the dataset has no target. Name it: open_dataset(..., target=column).")
     return model._as_dataset(X)
+
+
+def _some(n: int, most: int, rng: np.random.Generator) -> Rows:
+    """Numbers below n, ascending: all of them, or so many at random."""
+    return np.arange(n) if n <= most else np.sort(rng.choice(n, most, replace=False))
+
+
+def _keys(X: NDArray[np.floating], y: NDArray[np.floating]) -> list[bytes]:
+    """Rows as something to look up, in single precision, which blocks may be in."""
+    both = np.column_stack([X, y]).astype(np.float32) + np.float32(0.0)  # −0 becomes 0
+    return [row.tobytes() for row in both]

@@ -18,6 +18,7 @@ from mosaicgp.cli.evaluate import evaluate
 from mosaicgp.cli.fit import fit
 from mosaicgp.cli.inspect import inspect
 from mosaicgp.cli.predict import predict
+from mosaicgp.cli.report import report
 
 EXIT_CODES = (
     "Exit codes: 0 done, 1 it failed, 2 the command or its input is wrong, 130 interrupted."
@@ -47,6 +48,7 @@ app = typer.Typer(
 app.command()(fit)
 app.command()(predict)
 app.command()(evaluate)
+app.command()(report)
 app.command()(inspect)
 app.command()(compare)
 app.command()(demo)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mosaicgp.cli import options
-from mosaicgp.cli.console import BAD_INPUT, console, print_json, say, stop
-from mosaicgp.cli.inputs import check_picture, load_model, open_for
+from mosaicgp.cli.console import console, print_json, say
+from mosaicgp.cli.inputs import check_picture, load_model, open_for, target_of
 from mosaicgp.cli.options import Missing, Selection
 
 if TYPE_CHECKING:
@@ -21,16 +21,7 @@ LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 def evaluate(
     model: options.ModelArgument,
     data: options.DataArgument,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            "--target",
-            "-t",
-            metavar="COLUMN",
-            help="The column with the truth.",
-            show_default="the model's",
-        ),
-    ] = None,
+    target: options.TruthOption = None,
     level: Annotated[
         list[float] | None,
         typer.Option(help="Levels of intervals to check.", show_default="0.5 0.8 0.9 0.95 0.99"),
@@ -57,7 +48,7 @@ def evaluate(
     check_picture(plot, force)
     levels = sorted(set(level or LEVELS))
     fitted = load_model(model)
-    target = target or _target(fitted)
+    target = target or target_of(fitted)
     dataset = open_for(fitted, data, target, Selection(where, missing.value))
     scores = metrics.evaluate(fitted, dataset, levels=levels)
     if plot is not None:
@@ -70,12 +61,6 @@ def evaluate(
     _print(scores, target, dataset.count(), levels)
     if plot is not None:
         say(f"Picture: {plot}")
-
-
-def _target(model: SparseGPRegressor) -> str:
-    if model.trained_on_ is None or model.trained_on_.target is None:
-        stop("the model does not know the name of its target; pass --target.", BAD_INPUT)
-    return model.trained_on_.target
 
 
 def _print(scores: dict[str, float], target: str, n: int, levels: list[float]) -> None:

@@ -160,6 +160,13 @@ def load_model(path: Path) -> SparseGPRegressor:
     return SparseGPRegressor.load(path)
 
 
+def target_of(model: SparseGPRegressor) -> str:
+    """The column that a model was fitted to predict."""
+    if model.trained_on_ is None or model.trained_on_.target is None:
+        stop("the model does not know the name of its target; pass --target.", BAD_INPUT)
+    return model.trained_on_.target
+
+
 def check_output(path: Path, force: bool) -> None:
     """Refuse, before any work, to replace a file unasked or to write where there is no folder."""
     if path.exists() and not path.is_file():

@@ -56,6 +56,16 @@ TargetOption = Annotated[
         "--target", "-t", metavar="COLUMN", help="The column to predict.", show_default=False
     ),
 ]
+TruthOption = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        "-t",
+        metavar="COLUMN",
+        help="The column with the truth.",
+        show_default="the model's",
+    ),
+]
 Columns = Annotated[list[str] | None, _columns("Input columns; all but the target by default.")]
 Exclude = Annotated[list[str] | None, _columns("Columns that are no input.")]
 Categorical = Annotated[
