@@ -1,4 +1,4 @@
-"""scikit-learn's own estimator checks, for every approximation, none skipped."""
+"""scikit-learn's own estimator checks, for every approximation and rival, none skipped."""
 
 import subprocess
 import sys
@@ -8,8 +8,10 @@ import pytest
 
 from problems import KINDS
 
-# Minutes each: dtc in every run, the others in `make test-slow`.
-CHECKED = [pytest.param(k, marks=() if k == "dtc" else pytest.mark.slow) for k in KINDS]
+# Minutes each, for the most part: those are run by `make test-slow`.
+QUICK = ("dtc", "FullGP", "RobustBCM")
+NAMES = (*KINDS, "FullGP", "RobustBCM", "VSSGPR")
+CHECKED = [pytest.param(k, marks=() if k in QUICK else pytest.mark.slow) for k in NAMES]
 
 
 @pytest.mark.parametrize("kind", CHECKED)

@@ -1,0 +1,52 @@
+"""The dense GP against SciPy's Gaussian, finite differences and the naive kernel."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import approx_fprime
+from scipy.stats import multivariate_normal
+
+import reference
+from mosaicgp.rivals import dense_gp
+
+
+def problem(seed, n_kernels, n=7, d=2):
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(n, d)), rng.normal(size=n)
+    return X, y, rng.normal(scale=0.5, size=n_kernels * (d + 1) + 1)
+
+
+def naive_covariance(kernels, A, B):
+    parts = zip(kernels.lam, kernels.variance, strict=True)
+    return sum(reference.se(A, B, lam, variance) for lam, variance in parts)
+
+
+@given(st.integers(0, 10**6), st.integers(1, 3))
+def test_covariance_and_log_evidence(seed, n_kernels):
+    X, y, free = problem(seed, n_kernels)
+    kernels = dense_gp.from_free(free, X.shape[1])
+    np.testing.assert_allclose(dense_gp.to_free(kernels), free)
+    K = naive_covariance(kernels, X, X)
+    np.testing.assert_allclose(dense_gp.covariance(kernels, X, X), K, atol=1e-12)
+    expected = multivariate_normal(cov=K + kernels.noise_variance * np.eye(len(y))).logpdf(y)
+    np.testing.assert_allclose(dense_gp.log_evidence(free, X, y)[0], expected, rtol=1e-9)
+
+
+@given(st.integers(0, 10**6), st.integers(1, 2))
+def test_gradient_of_the_log_evidence(seed, n_kernels):
+    X, y, free = problem(seed, n_kernels)
+    numeric = approx_fprime(free, lambda at: dense_gp.log_evidence(at, X, y)[0], 1e-6)
+    gradient = dense_gp.log_evidence(free, X, y)[1]
+    np.testing.assert_allclose(gradient, numeric, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_every_corner_of_the_bounds_can_be_factored(side):
+    X, y, free = problem(0, 2, n=200)
+    X[100:] = X[:100]  # rows that are alike
+    limits = dense_gp.bounds(len(free), X.shape[1])
+    corner = limits[:, side].copy()
+    corner[-1] = limits[-1, 0]  # the least noise
+    value, gradient = dense_gp.log_evidence(corner, X, y)
+    assert np.isfinite(value) and np.all(np.isfinite(gradient))
