@@ -125,6 +125,12 @@ def test_the_examples_of_data_and_serving_run():
     assert float(outputs[3].removeprefix("largest difference: ")) < 1e-9
 
 
+def test_the_examples_of_the_rivals_run():
+    errors = dict(output.split() for output in run_page("rivals").outputs if output)
+    assert list(errors) == ["FullGP", "RobustBCM", "VSSGPR", "DistVGP"]
+    assert max(map(float, errors.values())) < 0.5
+
+
 def run_page(name):
     return examples.run((DOCS / f"{name}.md").read_text(encoding="utf-8"), name)
 
