@@ -20,6 +20,8 @@
 #   make bench-flights      1.27 million flights from file to predictions, DATA=folder
 #   make bench-predict      rows predicted a second beside GPflow and GPyTorch
 #   make bench-kill         fits killed at 20 random moments and resumed
+#   make docs         the documentation into site/, every example run
+#   make dist         wheel and source archive into dist/, the wheel installed and tried
 #   make clean        remove caches and builds; `make distclean` also the environments
 #
 # Another interpreter: make PYTHON=/path/to/python3.12 ...
@@ -61,7 +63,7 @@ find_python = \
 		exit 1; \
 	fi
 
-.PHONY: need-data help demo test check lint types test-slow test-peers test-browser test-oldest calibration clean distclean \
+.PHONY: need-data help demo docs dist test check lint types test-slow test-peers test-browser test-oldest calibration clean distclean \
 	bench bench-step bench-scaling bench-scale bench-flights bench-predict bench-kill bench-routes bench-accuracy bench-convergence \
 	paper-quick paper-results
 
@@ -97,8 +99,18 @@ lint: $(VENV)/.installed-dev
 types: $(VENV)/.installed-dev
 	$(venv_python) -m mypy
 
-test-slow: $(VENV)/.installed-test
+test-slow: $(VENV)/.installed-test $(VENV)/.installed-docs
 	$(venv_python) -m pytest -q -m slow $(PYTEST_ARGS)
+
+docs: $(VENV)/.installed-docs
+	NO_MKDOCS_2_WARNING=1 $(venv_python) -m mkdocs build --strict
+	@echo "Open site/index.html, or with search: $(venv_python) -m http.server --directory site"
+
+dist: $(VENV)/.installed-dist
+	rm -rf dist
+	$(venv_python) -m build
+	$(venv_python) -m twine check --strict dist/*
+	$(venv_python) tests/try_wheel.py dist
 
 test-peers: $(VENV)/.installed-test
 	$(venv_python) tests/peers/run.py
@@ -210,7 +222,7 @@ $(OLDEST)/.installed: $(metadata)
 	@touch $@
 
 clean:
-	rm -rf build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf build dist site .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean

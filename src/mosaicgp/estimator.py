@@ -84,7 +84,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
 
     Parameters
     ----------
-    approximation : {"dtc", "fitc", "fic", "pitc", "pic"}, default="pic"
+    approximation : {"pic", "dtc", "fitc", "fic", "pitc"}, default="pic"
         Noise structure and test conditional. "dtc": noise independent and equal everywhere;
         "fitc", "fic": independent, depending on the input; "pitc": correlated within a block;
         "pic": the same, and a new row also learns directly from the rows of its own block.

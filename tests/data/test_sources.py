@@ -1,7 +1,6 @@
 """Datasets: the same rows from every source, in exact chunks, and an error for every fault."""
 
 import os
-import re
 from pathlib import Path
 
 import numpy as np
@@ -589,12 +588,3 @@ def test_the_modules_do_not_import_jax_themselves():
     for name in ("dataset", "encoding", "files", "filters", "opening", "sources"):
         text = (Path(__file__).parents[2] / f"src/mosaicgp/data/{name}.py").read_text()
         assert not any(f"import {other}" in text for other in ("jax", "pandas", "polars"))
-
-
-def test_the_examples_of_the_documentation_run(tmp_path, monkeypatch, capsys):
-    text = (Path(__file__).parents[2] / "docs/data.md").read_text(encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    exec("\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL)), {})
-    shown = capsys.readouterr().out.splitlines()
-    assert shown[0] == "(3, 6) (3,)" and shown[2:4] == ["3 1", "(4, 6) None"]
-    assert shown[4].startswith("column 'delay' has a missing value (null or NaN) in row 2.")
