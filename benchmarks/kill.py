@@ -64,18 +64,27 @@ def main() -> None:
         began = time.perf_counter()
         run(folder / "whole", folder / "whole.npz", None)
         whole = time.perf_counter() - began
-        same = killed = 0
-        for k in range(arguments.times):
+        same = killed = tried = 0
+        moments = []
+        while killed < arguments.times:
+            tried += 1
             moment = rng.uniform(0.0, whole)
-            killed += not run(folder / f"{k}", folder / f"{k}.npz", moment)
-            run(folder / f"{k}", folder / f"{k}.npz", None)
-            same += digest(folder / f"{k}.npz") == digest(folder / "whole.npz")
-            print(f"{k + 1}: killed after {moment:.1f} s, {same} the same so far", flush=True)
+            if run(folder / f"{tried}", folder / f"{tried}.npz", moment):
+                continue  # it ended before
+            moments.append(moment)
+            killed += 1
+            stages = sorted(path.stem for path in (folder / f"{tried}").glob("*.checkpoint"))
+            run(folder / f"{tried}", folder / f"{tried}.npz", None)
+            same += digest(folder / f"{tried}.npz") == digest(folder / "whole.npz")
+            print(
+                f"{killed}: killed after {moment:.1f} s, with {stages}: {same} the same", flush=True
+            )
     text = (
         "# Killed and resumed\n\n"
         f"A fit of pic, 30,000 rows, blocks on disk, {whole:.0f} s, was killed with SIGKILL at "
-        f"{killed} random moments and resumed: {same} of {arguments.times} posteriors are those of "
-        f"the fit that ran through, to the bit.\n\n`make bench-kill` on {description()}.\n"
+        f"{killed} random moments, {min(moments):.1f} to {max(moments):.1f} s after its start, and "
+        f"resumed: {same} of {killed} posteriors are those of the fit that ran through, to the "
+        f"bit.\n\n`make bench-kill` on {description()}.\n"
     )
     print(text)
     arguments.out.write_text(text)
