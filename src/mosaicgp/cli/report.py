@@ -11,6 +11,7 @@ from mosaicgp.cli import options
 from mosaicgp.cli.console import print_json, say
 from mosaicgp.cli.inputs import check_output, load_model, open_for, target_of
 from mosaicgp.cli.options import Missing, Selection
+from mosaicgp.cli.wording import in_options
 
 if TYPE_CHECKING:
     from mosaicgp.report.content import Content
@@ -89,4 +90,4 @@ def _print(content: Content) -> None:
 
     found = findings(content)
     typer.echo(verdict(found))
-    typer.echo(" ".join(finding.text for finding in found))
+    typer.echo(in_options(" ".join(finding.text for finding in found)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import date
 from html import escape
 from importlib.resources import files
+from math import isfinite
 from string import Template
 
 from mosaicgp._version import __version__
@@ -75,8 +76,12 @@ def _key_figures(content: Content) -> list[Figure]:
         whose = "training rows" if rows.sample.learned else "rows given"
         found = [
             Figure("RMSE", number(rows.rmse), f"{content.target} varies by {number(rows.spread)}"),
-            Figure("variance explained", f"{rows.explained:.0%}", f"of {rows.n:,} {whose}"),
+            Figure("variance explained", _percent(rows.explained), f"of {rows.n:,} {whose}"),
             Figure("in 95% intervals", f"{rows.coverage[0.95]:.1%}", f"of {rows.n:,} {whose}"),
         ]
     beside = f"{content.fit.iterations:,} iterations in {content.fit.seconds:,.0f} s"
     return [*found, Figure("training", ENDS[content.fit.status], beside)]
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}".replace("-", "−") if isfinite(share) else "–"

@@ -17,6 +17,7 @@ COVERAGE_BAD = 0.10
 FAR_CAUTION = 0.01  # of a Gaussian, 0.0027 lie beyond three standard deviations
 BIAS_CAUTION = 0.05
 EXPLAINED_LITTLE = 0.1
+WORSE_THAN_MEAN = -0.01  # not 0: a model that knows nothing predicts the mean of other rows
 LEARNED_SHARE = 0.05
 MATTERS = 0.3  # of the largest inverse length-scale
 FADES = 0.05
@@ -109,7 +110,7 @@ def _accuracy(content: Content, rows: Checked, these: str) -> Finding:
         return Finding("caution", "accuracy", f"{content.target} is constant on {these}.")
     error = f"is off by {_number(rows.rmse)} in root mean square, where {content.target} itself "
     error += f"varies by {_number(rows.spread)}"
-    if rows.explained < 0.0:
+    if rows.explained < WORSE_THAN_MEAN:
         return Finding(
             "bad",
             "accuracy",
@@ -177,6 +178,8 @@ def _relevance(content: Content) -> Finding:
     fading = sum(i.upper < FADES * top for i in inputs)
     if len(inputs) == 1:
         text = f"Its one input is {names[0]}."
+    elif len(names) == len(inputs) <= 3:
+        text = f"All of its inputs matter: {_listed(names)}."
     elif len(names) == len(inputs):
         text = f"All {len(inputs)} inputs matter, {_listed(names[:3])} most."
     elif len(names) > 5:
