@@ -42,8 +42,8 @@ def nav_entries():
     return re.findall(r"[\w/*-]+\.md", text)
 
 
-def without_code(text):
-    return re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL)
+def without_fences(text):
+    return re.sub(r"^ *```.*?^ *```$", "", text, flags=re.DOTALL | re.MULTILINE)
 
 
 def test_every_page_is_in_the_nav_and_every_entry_is_there():
@@ -70,11 +70,19 @@ def test_links_of_the_repository_become_links_of_the_site():
     assert pages.turned("[b](../../CHANGELOG.md)", "a/b.md") == "[b](../CHANGELOG.md)"
 
 
+def anchors(path):
+    """Those of the headings of a page, as GitHub and the site make them."""
+    headings = re.findall(r"^#+ (.*)$", without_fences(path.read_text("utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("path", PAGES, ids=relative)
-def test_links_lead_to_files(path):
-    targets = [target for target, _ in LINK.findall(without_code(path.read_text("utf-8")))]
-    missing = [t for t in targets if t and not (path.parent / t).exists()]
-    assert missing == []
+def test_links_lead_to_files_and_headings(path):
+    text = re.sub(r"`[^`\n]*`", "", without_fences(path.read_text("utf-8")))
+    for target, anchor in LINK.findall(text):
+        page = path.parent / target if target else path
+        assert page.exists(), target
+        assert not anchor or anchor[1:] in anchors(page), target + anchor
 
 
 @pytest.mark.parametrize("path", PAGES, ids=relative)
