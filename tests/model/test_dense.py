@@ -156,13 +156,17 @@ def test_rows_that_pad_add_exactly_nothing(kind):
 
 
 @pytest.mark.parametrize("shape", [("independent", 1, 300, 150), ("residual", 2, 140, 20)], ids=str)
-def test_the_same_arrays_give_the_same_bits_and_stay_as_they_were(shape):
+def test_one_thread_or_two_give_the_same_bits_and_leave_their_input(shape, monkeypatch):
     arguments = setting(*shape)
     copies = jax.tree.map(np.copy, arguments[:2])
-    first, second = by_hand(*arguments), by_hand(*arguments)
-    for pair in (first, second), (arguments[:2], copies):
-        for a, b in zip(*map(jax.tree.leaves, pair), strict=True):
-            assert np.array_equal(a, b)
+    found = []
+    for worth in (0.0, 0.0, np.inf):
+        monkeypatch.setattr("mosaicgp.model.lane.WORTH", worth)
+        found.append(by_hand(*arguments))
+    for pair in zip(found, [*found[1:], found[0]], strict=True), [(arguments[:2], copies)]:
+        for one, other in pair:
+            for a, b in zip(*map(jax.tree.leaves, (one, other)), strict=True):
+                assert np.array_equal(a, b)
 
 
 def test_single_precision_stays_single():
@@ -182,8 +186,9 @@ SPOILT = {
 
 
 @pytest.mark.parametrize("what", SPOILT)
-def test_a_matrix_that_cannot_be_factored_is_named(what):
+def test_a_matrix_that_cannot_be_factored_is_named(what, monkeypatch):
     """Wherever it is factored: here, or in the other thread."""
+    monkeypatch.setattr("mosaicgp.model.lane.WORTH", 0.0)
     *arguments, n_blocks = setting("covariance", 2, 6, 4)
     with pytest.raises(NotPositive, match="row"):
         by_hand(*SPOILT[what](*arguments), n_blocks)

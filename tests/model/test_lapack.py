@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from mosaicgp.model import lapack
-from mosaicgp.model.lane import beside
+from mosaicgp.model.lane import Lane
 
 TOLERANCE = {np.float64: 1e-10, np.float32: 2e-4}
 
@@ -48,18 +48,18 @@ def test_what_cannot_be_factored_raises(bad):
         lapack.cholesky(A)
 
 
-def test_the_lane_keeps_the_order_and_hands_on_errors():
-    began = threading.Event()
-    first = beside(lambda: began.wait(10.0))
-    second = beside(lambda: (first.result(), threading.current_thread().name))
-    began.set()
-    assert second.result() == (True, "mosaicgp")
-    assert second.result() == (True, "mosaicgp")  # as often as asked
+@pytest.mark.parametrize(("flops", "name"), [(1e9, "mosaicgp"), (1.0, "MainThread")])
+def test_the_lane_keeps_the_order_and_hands_on_errors(flops, name):
+    lane = Lane(flops)
+    first = lane.beside(lambda: threading.current_thread().name)
+    second = lane.beside(lambda: (first.result(), "after"))
+    assert second.result() == (name, "after")
+    assert second.result() == (name, "after")  # as often as asked
 
     def fails():
         raise KeyError("oops")
 
-    failed = beside(fails)
+    failed = lane.beside(fails)
     with pytest.raises(KeyError, match="oops"):
         failed.result()
-    assert beside(lambda: 3).result() == 3
+    assert lane.beside(lambda: 3).result() == 3

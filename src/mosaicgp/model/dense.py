@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mosaicgp.model.given_theta import Features, Matrices
-from mosaicgp.model.lane import beside
+from mosaicgp.model.lane import Lane
 from mosaicgp.model.lapack import (
     Matrix,
     cholesky,
@@ -98,12 +98,13 @@ def moments(eta: NaturalParameters) -> Moments:
 def independent(features: Features, matrices: Matrices, known: Known) -> Seen:
     """A step by rows of independent noise."""
     A, rows = matrices.A, features.rows
-    gram = beside(lambda: A.T @ A)
+    lane = Lane(A.size * A.shape[1])
+    gram = lane.beside(lambda: A.T @ A)
     at = inducing(features.Z, matrices.K, known)
-    ahead = beside(lambda: natural_step(at, gram.result(), known))
-    through_Sigma = beside(lambda: slope_through_Sigma(at, *ahead.result()[1:], known))
+    ahead = lane.beside(lambda: natural_step(at, gram.result(), known))
+    through_Sigma = lane.beside(lambda: slope_through_Sigma(at, *ahead.result()[1:], known))
     cut = len(A) - int(SHARE * len(A))
-    rest = beside(lambda: pull(A[cut:], A[cut:], rows[cut:], at))
+    rest = lane.beside(lambda: pull(A[cut:], A[cut:], rows[cut:], at))
     rows_bar, Z_bar = pull(A[:cut], A[:cut], rows[:cut], at)
     eta = ahead.result()[0]
     q = moments(eta)

@@ -28,7 +28,7 @@ from mosaicgp.model.dense import (
     with_jitter,
 )
 from mosaicgp.model.given_theta import Features, Matrices
-from mosaicgp.model.lane import Job, beside
+from mosaicgp.model.lane import Job, Lane
 from mosaicgp.model.lapack import (
     Matrix,
     cholesky,
@@ -49,17 +49,20 @@ def correlated(features: Features, matrices: Matrices, known: Known) -> Seen:
     (rows, Z, _, noise), w = features, known.weight
     n_blocks, n, _ = matrices.K_bb.shape
     parts = [slice(b * n, b * n + n) for b in range(n_blocks)]
-    at = beside(lambda: inducing(Z, matrices.K, known))
-    explained = _explained(matrices, known.jitter) if isinstance(noise, Residual) else None
+    lane = Lane(matrices.A.size * max(n, len(Z)))
+    at = lane.beside(lambda: inducing(Z, matrices.K, known))
+    explained = _explained(matrices, known.jitter, lane) if isinstance(noise, Residual) else None
     begun = []
     for b, part in enumerate(parts):
         C = noise[b] if explained is None else explained.covariance(noise, b, part)
-        begun.append(_begin(matrices.A[part], matrices.K_bb[b], C, at, w))
-    gram = beside(lambda: np.sum([block.forward.result()[1] for block in begun], axis=0))
-    ahead = beside(lambda: natural_step(at.result(), gram.result(), known))
-    through_Sigma = beside(lambda: slope_through_Sigma(at.result(), *ahead.result()[1:], known))
+        begun.append(_begin(matrices.A[part], matrices.K_bb[b], C, at, w, lane))
+    gram = lane.beside(lambda: np.sum([block.forward.result()[1] for block in begun], axis=0))
+    ahead = lane.beside(lambda: natural_step(at.result(), gram.result(), known))
+    through_Sigma = lane.beside(
+        lambda: slope_through_Sigma(at.result(), *ahead.result()[1:], known)
+    )
     pulled = [
-        beside(partial(_pulled, block, rows[part], at, w))
+        lane.beside(partial(_pulled, block, rows[part], at, w))
         for part, block in zip(parts, begun, strict=True)
     ]
     C_bar = np.stack([_assembled(block, w) for block in begun])
@@ -88,13 +91,13 @@ class _Begun(NamedTuple):
     lower: Matrix
 
 
-def _begin(A: Matrix, K_bb: Matrix, C: Matrix, at: Job[Inducing], w: float) -> _Begun:
+def _begin(A: Matrix, K_bb: Matrix, C: Matrix, at: Job[Inducing], w: float, lane: Lane) -> _Begun:
     def middle() -> Matrix:
         inner = mirrored_product(A @ at.result().slope, -A.T)
         inner += (0.5 * w) * K_bb
         return inner
 
-    between = beside(middle)
+    between = lane.beside(middle)
     chol = cholesky(C)
     C_inverse = gram_of_lower(inverse(chol))
     h = int(SHARE * len(C))
@@ -106,7 +109,7 @@ def _begin(A: Matrix, K_bb: Matrix, C: Matrix, at: Job[Inducing], w: float) -> _
         V = C_inverse @ A
         return V, A.T @ V
 
-    jobs = beside(forward), beside(upper)
+    jobs = lane.beside(forward), lane.beside(upper)
     lower = C_inverse[h:] @ between.result() @ C_inverse
     return _Begun(A, K_bb, C_inverse, log_det(chol), *jobs, lower)
 
@@ -176,8 +179,8 @@ class _Explained(NamedTuple):
         return Residual(rows_bar, U_bar, np.diagonal(C_bar, axis1=1, axis2=2).reshape(-1))
 
 
-def _explained(matrices: Matrices, jitter: float) -> _Explained:
+def _explained(matrices: Matrices, jitter: float, lane: Lane) -> _Explained:
     root = inverse(cholesky(with_jitter(matrices.eps_UU, jitter)))
     white = matrices.eps_U @ root.T
-    job = beside(lambda: white @ root)
+    job = lane.beside(lambda: white @ root)
     return _Explained(matrices.eps_bb, matrices.eps_U, matrices.eps_UU, white, job)

@@ -11,6 +11,10 @@ import numpy as np
 
 T = TypeVar("T")
 
+# Multiplications of a step, by its largest product, that are worth a second thread: waking it takes
+# as long as a few hundred thousand.
+WORTH = 2e6
+
 
 class Job(Generic[T]):
     """Work under way in the lane."""
@@ -50,12 +54,22 @@ def _queue(process: int) -> SimpleQueue[Job[Any]]:
     return queue
 
 
-def beside(work: Callable[[], T]) -> Job[T]:
-    """Do ``work`` in the lane, after all that was given to it before, while the caller goes on.
+class Lane:
+    """Where to do work beside the caller's: in the second thread or, where it is too little to be
+    worth waking that, at once. What is computed is the same."""
 
-    One thread serves the process, so the order of jobs is that in which they were given: a job may
-    ask for the result of an earlier one. What is computed does not depend on who is faster.
-    """
-    job = Job(work)
-    _queue(os.getpid()).put(job)
-    return job
+    def __init__(self, flops: float) -> None:
+        self._worth = flops > WORTH
+
+    def beside(self, work: Callable[[], T]) -> Job[T]:
+        """Do ``work`` after all that was given before, while the caller goes on.
+
+        One thread serves the process, so the order of jobs is that in which they were given: a job
+        may ask for the result of an earlier one.
+        """
+        job = Job(work)
+        if self._worth:
+            _queue(os.getpid()).put(job)
+        else:
+            job.run()
+        return job
