@@ -1,8 +1,8 @@
 """Moments of rows of one block, averaged over the nodes of θ, in NumPy.
 
-The same as ``local_moments`` of ``model/predictive.py``, a group of rows at a time. BLAS runs on one
-thread, and NumPy lets go of the interpreter meanwhile: rows of different blocks go to different
-threads.
+The same as ``local_moments`` of ``model/predictive.py``, a group of rows at a time. BLAS runs on
+one thread, and NumPy lets go of the interpreter meanwhile: rows of different blocks go to
+different threads.
 """
 
 from collections.abc import Callable, Iterable
