@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mosaicgp import validation
-from mosaicgp.data.blocks import group
+from mosaicgp.data.blocks import cut_cells
 from mosaicgp.data.partition import BalancedTree
 from mosaicgp.inference.result import FitResult
 from mosaicgp.precision import in_double
@@ -172,11 +172,10 @@ def _experts(
     if len(y) > size * most:
         kept = np.sort(rng.choice(len(y), size * most, replace=False))
         X, y = X[kept], y[kept]
-    labels = BalancedTree.grow(X, -(-len(y) // size), rng)[1]
+    _, order, start = BalancedTree.grow(X, -(-len(y) // size), rng)
     # Rows that are alike stay together in the tree; many of them are cut after all.
-    blocks = group(X, y, labels, max_size=2 * size)
-    rows = [blocks.rows_of(k) for k in range(blocks.n_blocks)]
-    return [Expert(X[r], y[r]) for r in rows]
+    start, _ = cut_cells(np.diff(start), 2 * size)
+    return [Expert(X[rows], y[rows]) for rows in np.split(order, start[1:-1])]
 
 
 def _threads(n_jobs: int | None) -> ThreadPoolExecutor:
