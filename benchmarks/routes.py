@@ -9,8 +9,8 @@ compilation and evaluation aside. The bound of all rows is evaluated along the w
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,12 +22,18 @@ from mosaicgp.data.blocks import Blocks, chunk, group
 from mosaicgp.data.partition import build_partition
 from mosaicgp.inference.evaluate import full_bound
 from mosaicgp.inference.initial import select_inducing, starting_values
-from mosaicgp.inference.parameters import Fixed, Free, Switches, constrain
-from mosaicgp.inference.stochastic import Batch, Control, State, initial_state, step, unpacked
-from mosaicgp.model.bound import Block, data_bound, natural_step, total_statistics
+from mosaicgp.inference.parameters import Fixed, Switches, constrain
+from mosaicgp.model.bound import (
+    Block,
+    Parameters,
+    Statistics,
+    data_bound,
+    natural_step,
+    total_statistics,
+)
 from mosaicgp.model.expectations import ClosedForm, Mehler
 from mosaicgp.model.family import APPROXIMATIONS
-from mosaicgp.model.given_theta import nodes_shape
+from mosaicgp.model.given_theta import nodes_shape, sampled_statistics
 from mosaicgp.model.posterior import NaturalParameters, from_natural, kl_theta
 from mosaicgp.precision import in_double
 
@@ -39,8 +45,7 @@ ROUTES = {
     "Mehler, order 1": Mehler(1),
     "closed form": ClosedForm(),
 }
-# The first state, a step (state, block, nodes) -> state, and what a state stands for.
-Stepper = tuple[Any, Callable[..., Any], Callable[[Any], tuple[Free, NaturalParameters]]]
+Statistician = Callable[[Parameters, Block, jax.Array], Statistics]
 
 
 def table() -> tuple[np.ndarray, np.ndarray]:
@@ -58,69 +63,50 @@ def rows_by_block(kind: str, X: np.ndarray, y: np.ndarray) -> Blocks:
     return group(X, y, build_partition("tree", X, 128, np.random.default_rng(0)).assign(X))
 
 
-def own_route(free: Free, fixed: Fixed, switches: Switches, n_blocks: int) -> Stepper:
-    """One draw of θ: the step that the library takes."""
-    control = Control(RHO, RATE, 1.0, JITTER)
-
-    def one(state: State, block: Block, nodes: np.ndarray) -> State:
-        batch = Batch(block, nodes, np.asarray(float(n_blocks)))
-        return step(state, free, fixed, batch, control, switches)[0]
-
-    def read(state: State) -> tuple[Free, NaturalParameters]:
-        return unpacked(state.learned, free, switches), state.eta
-
-    return initial_state(free, switches), one, read
-
-
-def other_route(free: Free, fixed: Fixed, switches: Switches, n_blocks: int, route) -> Stepper:
-    """Expectations over θ by a route of exact inference, differentiated automatically."""
-    adam = optax.adam(RATE, b1=0.9, b2=0.99)
-    learned = {name: getattr(free, name) for name in switches.learned()}
-    m = len(free.inducing)
-    start = (learned, NaturalParameters(jnp.zeros(m), jnp.eye(m)), adam.init(learned))
-
-    @jax.jit
-    def one(state, block, nodes):
-        learned, eta, optimiser = state
-        q = from_natural(eta)
-
-        def loss(learned):
-            parameters = constrain(free._replace(**learned), fixed, switches)
-            noise = switches.approximation.noise
-            found = total_statistics(parameters, block, noise, route, JITTER)
-            found = jax.tree.map(lambda part: n_blocks * part, found)
-            return kl_theta(parameters.theta, switches.prior) - data_bound(found, q), found
-
-        (_, found), slope = jax.value_and_grad(loss, has_aux=True)(learned)
-        updates, optimiser = adam.update(slope, optimiser)
-        return optax.apply_updates(learned, updates), natural_step(eta, found, RHO), optimiser
-
-    return start, one, lambda state: (free._replace(**state[0]), state[1])
-
-
 @in_double
 def climb(kind: str, blocks: Blocks, U: np.ndarray, route, limit: float) -> list[tuple]:
     """(seconds, iterations, bound) along the way."""
     approximation = APPROXIMATIONS[kind]
     switches = Switches(approximation, bayesian=True)
+    noise = approximation.noise
     free = jax.tree.map(jnp.asarray, starting_values(U, approximation))
     fixed = Fixed(jnp.asarray(U), free.nu)
-    given = (free, fixed, switches, blocks.n_blocks)
-    state, one, read = own_route(*given) if route is None else other_route(*given, route)
+    adam = optax.adam(RATE)
+
+    def statistics(parameters: Parameters, batch: Block, nodes: jax.Array) -> Statistics:
+        if route is None:
+            return sampled_statistics(parameters, batch, nodes, noise, JITTER)
+        return total_statistics(parameters, batch, noise, route, JITTER)
+
+    @partial(jax.jit)
+    def step(learned, eta, state, batch, nodes):
+        q = from_natural(eta)
+
+        def loss(learned):
+            parameters = constrain(free._replace(**learned), fixed, switches)
+            found = statistics(parameters, batch, nodes)
+            found = jax.tree.map(lambda part: blocks.n_blocks * part, found)
+            return kl_theta(parameters.theta, switches.prior) - data_bound(found, q), found
+
+        (_, found), slope = jax.value_and_grad(loss, has_aux=True)(learned)
+        updates, state = adam.update(slope, state)
+        return optax.apply_updates(learned, updates), natural_step(eta, found, RHO), state
+
     rng = np.random.default_rng(1)
-    shape = nodes_shape(approximation.noise, 1, blocks.block_size, INPUTS)
+    learned = {name: getattr(free, name) for name in switches.learned()}
+    eta, state = NaturalParameters(jnp.zeros(len(U)), jnp.eye(len(U))), adam.init(learned)
+    shape = nodes_shape(noise, 1, blocks.block_size, INPUTS)
     trace, spent, n_steps = [], 0.0, 0
     while spent < limit:
         b = rng.integers(blocks.n_blocks, size=1)
-        block = Block(blocks.X[b], blocks.y[b], blocks.mask[b])
-        nodes = rng.normal(size=shape)
+        batch = Block(*map(jnp.asarray, (blocks.X[b], blocks.y[b], blocks.mask[b])))
+        nodes = jnp.asarray(rng.normal(size=shape))
         began = time.perf_counter()
-        state = jax.block_until_ready(one(state, block, nodes))
+        learned, eta, state = jax.block_until_ready(step(learned, eta, state, batch, nodes))
         n_steps += 1
         spent += (time.perf_counter() - began) * (n_steps > 1)  # the first one compiles
         if spent >= (len(trace) + 1) * limit / CHECKS:
-            reached, eta = read(state)
-            parameters = constrain(reached, fixed, switches)
+            parameters = constrain(free._replace(**learned), fixed, switches)
             bound = full_bound(parameters, from_natural(eta), blocks, JITTER, switches, Mehler(1))
             trace.append((spent, n_steps, bound))
     return trace

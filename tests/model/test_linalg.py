@@ -14,9 +14,12 @@ def test_cut_products_equal_whole_ones(m):
     L = np.tril(rng.normal(size=(m, m))) / np.sqrt(m) + 2.0 * np.eye(m)
     A = rng.normal(size=(m, m))
     A = jnp.asarray(A + A.T)
+    W = jnp.asarray(rng.normal(size=(40, m)))
     found = {
         "inverse": (linalg.triangular_inverse(L), np.linalg.inv(L)),
+        "columns": (linalg.gram_of_columns(W), W.T @ W),
         "lower": (linalg.gram_of_lower(jnp.asarray(L)), L.T @ L),
+        "outer": (linalg.outer_congruence(jnp.asarray(L), A), L @ A @ L.T),
         "inner": (linalg.inner_congruence(jnp.asarray(L), A), L.T @ A @ L),
     }
     for name, (ours, plain) in found.items():

@@ -1,15 +1,13 @@
 """The stochastic step: a few blocks, a natural gradient for q(s), Adam for everything else.
 
-``step(state, free, fixed, batch, control, switches) -> state, info`` is pure. jax computes what the
-batch is to the model (``_looked_at``) and, at the end, takes the slopes back to the learned numbers
-and steps by Adam (``_moved``); both are compiled once. The dense part between them is NumPy's
-(``model/dense.py``). The loop, the schedule and the draws of blocks and of θ live outside. Blocks
-and θ are drawn before anything about them is seen, so the bound of a step and its gradients are
-unbiased (docs/mathematics.md, "Stochastic bound").
+``step(state, batch, control) -> state, info`` is pure and compiled once; the loop, the schedule
+and the draws of blocks and of θ live outside. Blocks and θ are drawn before anything about them is
+seen, so the bound of a step and its gradients are unbiased (docs/mathematics.md, "Stochastic
+bound").
 """
 
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,13 +15,15 @@ import numpy as np
 from jax import Array
 
 from mosaicgp.inference.parameters import Fixed, Free, Switches, constrain
-from mosaicgp.model import given_theta
-from mosaicgp.model.bound import Block, Parameters
-from mosaicgp.model.dense import Bars, Known, Moments, independent, moments
-from mosaicgp.model.dense_blocks import correlated
-from mosaicgp.model.given_theta import Features, Matrices
-from mosaicgp.model.lapack import NotPositive
-from mosaicgp.model.posterior import InducingPosterior, NaturalParameters, from_natural, kl_theta
+from mosaicgp.model.bound import Block, Parameters, Statistics, data_bound, natural_step
+from mosaicgp.model.given_theta import sampled_statistics
+from mosaicgp.model.posterior import (
+    InducingPosterior,
+    NaturalParameters,
+    from_natural,
+    kl_inducing,
+    kl_theta,
+)
 
 if TYPE_CHECKING:
     import optax
@@ -37,17 +37,16 @@ def _adam() -> "optax.GradientTransformation":
 
 
 class Batch(NamedTuple):
-    """Blocks stacked in front, standard-normal ``nodes`` for θ, and the weight B/|S| of a block;
-    arrays of NumPy."""
+    """Blocks stacked in front, standard-normal ``nodes`` for θ, and the weight B/|S| of a block."""
 
     blocks: Block
-    nodes: Any
-    weight: Any
+    nodes: Array
+    weight: Array
 
 
 class Control(NamedTuple):
     """Step sizes: ρ of the natural gradient, the rate of Adam, the weight of this iterate in the
-    running average, and the jitter of Σ."""
+    running average, and the jitter of Σ. Handed to a step as one array, which is one transfer."""
 
     rho: float
     rate: float
@@ -66,19 +65,19 @@ class State(NamedTuple):
 
     learned: Array
     eta: NaturalParameters
-    q: Moments
+    q: InducingPosterior
     optimiser: "optax.OptState"
     average: Array
-    scale: float
-    rejected: int
-    streak: int
+    scale: Array
+    rejected: Array
+    streak: Array
 
 
 class Info(NamedTuple):
     """The stochastic bound of a step at the state before it, and whether the step was taken."""
 
-    bound: float
-    accepted: bool
+    bound: Array
+    accepted: Array
 
 
 def packed(free: Free, switches: Switches) -> Array:
@@ -100,93 +99,72 @@ def unpacked(learned: Array, free: Free, switches: Switches) -> Free:
 def initial_state(free: Free, switches: Switches, eta: NaturalParameters | None = None) -> State:
     """Start at ``free`` with q(s) = p(s), or at the given q(s)."""
     learned = packed(free, switches)
-    m, dtype = free.inducing.shape[0], learned.dtype
-    eta = eta or NaturalParameters(np.zeros(m, dtype), np.eye(m, dtype=dtype))
-    eta = NaturalParameters(*map(np.asarray, eta))
-    return State(learned, eta, moments(eta), _adam().init(learned), learned, 1.0, 0, 0)
+    m, dtype = free.inducing.shape[0], jnp.asarray(free.nu).dtype
+    eta = eta or NaturalParameters(jnp.zeros(m, dtype), jnp.eye(m, dtype=dtype))
+    zero = jnp.zeros((), dtype=jnp.int32)
+    q = from_natural(eta)
+    return State(learned, eta, q, _adam().init(learned), learned, jnp.ones((), dtype), zero, zero)
 
 
-@partial(jax.jit, static_argnames="switches")
-def _looked_at(
-    learned: Array, free: Free, fixed: Fixed, batch: Batch, jitter: Array, switches: Switches
-) -> tuple[Features, Matrices]:
-    """The batch as the dense part sees it."""
-    found = _features(learned, free, fixed, batch, jitter, switches)
-    return found, given_theta.matrices(found, len(batch.blocks.X))
-
-
-def _features(
-    learned: Array, free: Free, fixed: Fixed, batch: Batch, jitter: Array, switches: Switches
-) -> Features:
-    """The features of a batch; the constant is weighted, and less KL(q(θ) ‖ p(θ))."""
-    parameters = constrain(unpacked(learned, free, switches), fixed, switches)
-    noise = switches.approximation.noise
-    found = given_theta.features(parameters, batch.blocks, batch.nodes, noise, jitter)
-    constant = batch.weight * found.constant
-    if switches.bayesian:
-        constant = constant - kl_theta(parameters.theta, switches.prior)
-    return found._replace(constant=constant)
-
-
-@partial(jax.jit, static_argnames="switches")
-def _moved(
-    before: tuple[Array, "optax.OptState", Array],
-    bars: Bars,
-    sizes: Array,
+def stochastic_bound(
+    learned: Array,
+    q: InducingPosterior,
     free: Free,
     fixed: Fixed,
     batch: Batch,
+    jitter: Array,
     switches: Switches,
-) -> tuple[Array, "optax.OptState", Array, Array]:
-    """A step of Adam by the slopes ``bars`` of the bound.
-
-    ``before`` and the result are the learned vector, the optimiser and the average; then whether
-    the vector is finite. ``sizes`` (3,) are the rate, the weight in the average and the jitter.
-    """
-    learned, optimiser, average = before
-    rate, weight, jitter = sizes
-
-    def of(learned: Array) -> Features:
-        return _features(learned, free, fixed, batch, jitter, switches)
-
-    _, pull = jax.vjp(of, learned)
-    one = jnp.ones((), learned.dtype)
-    (slope,) = pull(Features(bars.rows, bars.Z, one, bars.noise))
-    with jax.numpy_dtype_promotion("standard"):  # optax mixes its integer counter with floats
-        direction, optimiser = _adam().update(slope, optimiser)
-    learned = learned + rate * direction
-    average = average + weight * (learned - average)
-    return learned, optimiser, average, jnp.isfinite(jnp.sum(learned))
+) -> tuple[Array, Statistics]:
+    """The estimate of L from one batch, and the (weighted) statistics it is made of."""
+    parameters = constrain(unpacked(learned, free, switches), fixed, switches)
+    noise = switches.approximation.noise
+    statistics = sampled_statistics(parameters, batch.blocks, batch.nodes, noise, jitter)
+    statistics = jax.tree.map(lambda part: batch.weight * part, statistics)
+    bound = data_bound(statistics, q) - kl_inducing(q)
+    if switches.bayesian:
+        bound = bound - kl_theta(parameters.theta, switches.prior)
+    return bound, statistics
 
 
+@partial(jax.jit, static_argnames="switches")
 def step(
-    state: State, free: Free, fixed: Fixed, batch: Batch, control: Control, switches: Switches
+    state: State, free: Free, fixed: Fixed, batch: Batch, control: Array, switches: Switches
 ) -> tuple[State, Info]:
-    """One iteration; a step that gives anything not finite leaves the state as it was."""
-    scale, given = state.scale, (free, fixed, batch)
-    # Without a step of Adam q(s) settles, by sizes that must stay as they are.
-    rho = control.rho * scale if control.rate > 0 else control.rho
-    sizes = np.array([control.rate * scale, control.average, control.jitter], state.learned.dtype)
-    known = Known(state.eta, state.q, rho, control.jitter, float(batch.weight))
-    refused = state._replace(
-        scale=0.5 * scale, rejected=state.rejected + 1, streak=state.streak + 1
+    """One iteration; a step that gives anything not finite leaves the state as it was.
+
+    ``control`` (4,) holds the fields of ``Control``.
+    """
+    rho, rate, weight, jitter = control
+    gradient = jax.value_and_grad(stochastic_bound, has_aux=True)
+    (bound, statistics), slope = gradient(
+        state.learned, state.q, free, fixed, batch, jitter, switches
     )
-    found = _looked_at(state.learned, *given, sizes[2], switches)
-    features, matrices = jax.tree.map(np.asarray, found)
-    by_hand = correlated if switches.approximation.noise.correlated else independent
-    try:
-        dense = by_hand(features, matrices, known)
-    except NotPositive:
-        return refused, Info(np.nan, False)
-    before = (state.learned, state.optimiser, state.average)
-    learned, optimiser, average, finite = _moved(before, dense.bars, sizes, *given, switches)
-    bound = dense.bound + float(features.constant)
-    # A sum is finite only if all its terms are.
-    if not (np.isfinite(bound + dense.eta.precision.sum() + dense.q.mean.sum()) and finite):
-        return refused, Info(bound, False)
-    scale = min(1.0, 1.02 * scale)
-    taken = State(learned, dense.eta, dense.q, optimiser, average, scale, state.rejected, 0)
-    return taken, Info(bound, True)
+    with jax.numpy_dtype_promotion("standard"):  # optax mixes its integer counter with floats
+        direction, optimiser = _adam().update(slope, state.optimiser)
+    learned = state.learned + rate * state.scale * direction
+    # Without a step of Adam q(s) settles, by sizes that must stay as they are.
+    eta = natural_step(state.eta, statistics, jnp.where(rate > 0, rho * state.scale, rho))
+    average = state.average + weight * (learned - state.average)
+    # A sum is finite only if all its terms are; a precision that cannot be factored has a
+    # factor of NaN, and would leave every later step without a q(s).
+    total = sum((jnp.sum(leaf) for leaf in (learned, *eta)), start=bound)
+    q = from_natural(eta)
+    accepted = jnp.isfinite(total + jnp.sum(q.v_root))
+    taken = State(
+        learned,
+        eta,
+        q,
+        optimiser,
+        average,
+        jnp.minimum(1.0, 1.02 * state.scale),
+        state.rejected,
+        jnp.zeros_like(state.streak),
+    )
+    refused = state._replace(
+        scale=0.5 * state.scale, rejected=state.rejected + 1, streak=state.streak + 1
+    )
+    after = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), taken, refused)
+    return after, Info(bound, accepted)
 
 
 @partial(jax.jit, static_argnames="switches")
@@ -195,7 +173,3 @@ def finished(
 ) -> tuple[Parameters, InducingPosterior]:
     """The model's parameters and q(s) of a state."""
     return constrain(unpacked(learned, free, switches), fixed, switches), from_natural(eta)
-
-
-# What is compiled for a fit, to see whether another fit compiles anew.
-COMPILED = (_looked_at, _moved)

@@ -32,10 +32,12 @@ from mosaicgp.inference.stochastic import (
 )
 from mosaicgp.inference.validation_score import HeldRows, held_nlpd
 from mosaicgp.model.bound import Block, Parameters
-from mosaicgp.model.dense import moments
 from mosaicgp.model.given_theta import nodes_shape
-from mosaicgp.model.posterior import InducingPosterior, NaturalParameters
+from mosaicgp.model.posterior import InducingPosterior, NaturalParameters, from_natural
 from mosaicgp.precision import in_double
+
+# The bound of a step is looked at this many steps late, so that the next ones are under way.
+LAG = 8
 
 # Rejected steps in a row after which the jitter is raised, and where that ends.
 STREAK = 10
@@ -277,10 +279,16 @@ class _Training:
         batch = self._batch(passing or self._settings.sampling == "reshuffle")
         control = Control(sizes.rho, sizes.rate, sizes.average, self._at.jitter)
         self._state, info = step(
-            self._state, self._free, self._fixed, batch, control, self._switches
+            self._state,
+            self._free,
+            self._fixed,
+            batch,
+            jnp.asarray(control, self._dtype),
+            self._switches,
         )
         self._pending.append((iteration, info, sizes, perf_counter() - self._began))
-        if (iteration + 1) % self._settings.check_every != 0:
+        due = (iteration + 1) % self._settings.check_every == 0
+        if not due and (len(self._pending) >= LAG or iteration == 0):
             self._flush()
 
     def _sizes(self, iteration: int, progress: float) -> Sizes:
@@ -306,9 +314,7 @@ class _Training:
         n_blocks, block_size, d = sample.X.shape
         shape = nodes_shape(self._switches.approximation.noise, n_blocks, block_size, d)
         nodes = self._rng.standard_normal(shape) if self._switches.bayesian else np.zeros(shape)
-        rows: Any = sample[:3]
-        batch = Batch(Block(*rows), nodes, sample.weight)
-        return Batch(*jax.tree.map(lambda part: np.asarray(part, self._dtype), batch))
+        return Batch(Block(*self._cast(sample[:3])), *self._cast((nodes, sample.weight)))
 
     def _flush(self, report: bool = True, nlpd: float = np.nan) -> None:
         """Read what the pending steps returned; ``nlpd`` is that after the last of them."""
@@ -317,11 +323,11 @@ class _Training:
             iteration, info, sizes, seconds = self._pending.pop(0)
             record = Progress(
                 iteration + 1,
-                info.bound,
+                float(info.bound),
                 np.nan if self._pending else nlpd,
                 sizes.rho,
                 sizes.rate,
-                info.accepted,
+                bool(info.accepted),
                 self.n_held,
                 sizes.phase,
                 seconds,
@@ -333,7 +339,7 @@ class _Training:
             self._look_after_rejections()
 
     def _look_after_rejections(self) -> None:
-        streak = self._state.streak
+        streak = int(self._state.streak)
         if streak < STREAK:
             return
         self._at.jitter *= 10.0
@@ -347,7 +353,7 @@ class _Training:
             if not any(record.accepted for record in self.history):
                 raise FitError(what + ".")
             raise Stop("failed", what + "; the last good state is kept")
-        self._state = self._state._replace(streak=0)
+        self._state = self._state._replace(streak=jnp.zeros_like(self._state.streak))
 
     # -- looking -----------------------------------------------------------------------------------
 
@@ -441,13 +447,8 @@ class _Training:
 
         def tree(name: str, like: Any) -> Any:
             leaves, structure = jax.tree.flatten(like)
-            found = [as_was(arrays[f"{name}.{k}"], leaf) for k, leaf in enumerate(leaves)]
+            found = [jnp.asarray(arrays[f"{name}.{k}"]) for k in range(len(leaves))]
             return jax.tree.unflatten(structure, found)
-
-        def as_was(array: NDArray[Any], leaf: Any) -> Any:
-            if isinstance(leaf, int | float):
-                return type(leaf)(array)
-            return jnp.asarray(array) if isinstance(leaf, Array) else array
 
         self._state = tree("state", self._state)
         self._at = _Position(**header["position"])
@@ -520,14 +521,14 @@ class _Training:
 
     def bound_estimate(self, kept: _Kept) -> float:
         """The mean of a few fresh stochastic bounds at the state that is kept."""
-        still = Control(0.0, 0.0, 0.0, self._at.jitter)
-        state = self._state._replace(learned=kept.learned, eta=kept.eta, q=moments(kept.eta))
+        still = jnp.asarray(Control(0.0, 0.0, 0.0, self._at.jitter), self._dtype)
+        state = self._state._replace(learned=kept.learned, eta=kept.eta, q=from_natural(kept.eta))
         arguments = (self._free, self._fixed)
         infos = [
             step(state, *arguments, self._batch(False), still, self._switches)[1]
             for _ in range(BOUND_BATCHES)
         ]
-        return float(np.mean([info.bound for info in infos]))
+        return float(np.mean([float(info.bound) for info in infos]))
 
     def fit(self) -> StochasticFit:
         """Run to the end and collect the result."""
@@ -546,7 +547,7 @@ class _Training:
             status,
             message,
             perf_counter() - self._began,
-            self._state.rejected,
+            int(self._state.rejected),
             self._at.jitter,
             self.history,
             self.data,

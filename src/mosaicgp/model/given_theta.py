@@ -1,49 +1,30 @@
-"""What a batch is to the model given draws of θ: kernel matrices, and the few numbers behind them.
+"""Statistics of blocks given draws of θ, with gradients derived by hand.
 
-Given θ the expectations are plain kernel matrices. Drawn before anything is seen of a block,
-θ = ν + √ξ·e leaves the bound and its gradient unbiased: one draw for each row where the noise is
-independent (rows then meet only in sums), one for each block where it is correlated.
+Given θ the expectations are plain kernel matrices, K = k(X, Z) and K_bb = k(X, X), and a block
+enters the bound through Q = KᵀC⁻¹K, g = KᵀC⁻¹y and its constant. Drawn before anything is seen of
+the block, θ = ν + √ξ·e leaves the bound and its gradient unbiased: one draw for each row where the
+noise is independent (rows then meet only in sums), one for each block where it is correlated.
 
-``features`` are what automatic differentiation goes through; ``matrices`` follow from them, and
-their derivatives and all that is dense are written out in ``model/dense.py``.
+The functions below carry their own derivatives: reverse-mode differentiation through a
+factorisation costs several times what the formulas do (docs/mathematics.md, "Cheap gradients").
 """
-
-from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from mosaicgp.model.bound import Block, Parameters
-from mosaicgp.model.kernel import squared_distance, unit_gram
-from mosaicgp.model.noise import Noise, NoiseState, Residual
+from mosaicgp.model.bound import Block, Parameters, Statistics
+from mosaicgp.model.kernel import cross, gram, inducing_gram, squared_distance
+from mosaicgp.model.linalg import (
+    cholesky,
+    gram_of_columns,
+    inner_congruence,
+    outer_congruence,
+    transposed,
+    triangular_inverse,
+)
+from mosaicgp.model.noise import Noise
 from mosaicgp.model.posterior import nodes_to_theta
-
-
-class Features(NamedTuple):
-    """Of every row of a batch, ``rows`` (n, d + 2): R = Λx, the scale that multiplies its kernel
-    values, and its target; Z (m, d); the part of the bound that depends on nothing else; and where
-    the noise is correlated, the ``Residual`` of all rows or, if it has none, C (b, n_b, n_b).
-    Arrays of jax or, read from it, of NumPy."""
-
-    rows: Any
-    Z: Any
-    constant: Any
-    noise: Any
-
-
-class Matrices(NamedTuple):
-    """A = [W, t] (n, m + 1) with W = scale_i exp(−½‖r_i − z_j‖²), and K = k(Z, Z) (m, m).
-
-    Where the noise is correlated, K_bb (b, n_b, n_b); of its ``Residual``, K^ε among the rows of
-    each block (b, n_b, n_b), between rows and U (n, m), and among U (m, m)."""
-
-    A: Any
-    K: Any
-    K_bb: Any = None
-    eps_bb: Any = None
-    eps_U: Any = None
-    eps_UU: Any = None
 
 
 def nodes_shape(noise: Noise, n_blocks: int, block_size: int, d: int) -> tuple[int, ...]:
@@ -51,67 +32,161 @@ def nodes_shape(noise: Noise, n_blocks: int, block_size: int, d: int) -> tuple[i
     return (n_blocks, 1 if noise.correlated else block_size, d + 1)
 
 
-def features(
+def sampled_statistics(
     parameters: Parameters, blocks: Block, nodes: Array, noise: Noise, jitter: Array
-) -> Features:
-    """The features of blocks stacked in front, at the θ of ``nodes`` (``nodes_shape``)."""
-    theta = parameters.theta
-    d = blocks.X.shape[2]
-    lam, sigma_f = nodes_to_theta(nodes.reshape(-1, d + 1), theta)
-    X, y, mask = (part.reshape(-1, *part.shape[2:]) for part in blocks)
-    size = jnp.sum(mask) * jnp.log(2 * jnp.pi)
+) -> Statistics:
+    """Summed statistics of blocks stacked in front, at the θ of ``nodes`` (``nodes_shape``)."""
     if noise.correlated:
-        R = (blocks.X * lam[:, None, :]).reshape(-1, d)
-        scale = (blocks.mask * sigma_f[:, None]).reshape(-1)
-        behind: Any = noise.residual(parameters.noise, X, mask)
-        if behind is None:
-            behind = _covariances(blocks, noise, noise.prepare(parameters.noise, jitter))
-        rows = jnp.column_stack([R, scale, y])
-        return Features(rows, parameters.Z, -0.5 * size, behind)
+        Q, g, constant = _correlated(parameters, blocks, nodes, noise, jitter)
+    else:
+        Q, g, constant = _independent(parameters, blocks, nodes, noise, jitter)
+    psi, projection = whiten(inducing_gram(parameters.Z, jitter), Q, g)
+    n = jnp.sum(blocks.mask)
+    return Statistics(psi, projection, constant - 0.5 * n * jnp.log(2 * jnp.pi))
+
+
+def _independent(
+    parameters: Parameters, blocks: Block, nodes: Array, noise: Noise, jitter: Array
+) -> tuple[Array, Array, Array]:
+    """Q (m, m), g (m,) and the constant; all rows at once, each with its own θ."""
+    theta = parameters.theta
+    X, y, mask = (part.reshape(-1, *part.shape[2:]) for part in blocks)
+    lam, sigma_f = nodes_to_theta(nodes.reshape(len(y), -1), theta)
     variance = noise.marginal(noise.prepare(parameters.noise, jitter), X)
     root = mask / jnp.sqrt(variance)
-    rows = jnp.column_stack([X * lam, root * sigma_f, root * y])
+    Q, g = row_statistics(X * lam, parameters.Z, root * sigma_f, root * y)
     second = theta.alpha**2 + theta.beta
-    constant = -0.5 * (size + jnp.sum(mask * jnp.log(variance) + root**2 * second))
-    return Features(rows, parameters.Z, constant, None)
+    constant = -0.5 * jnp.sum(mask * jnp.log(variance) + root**2 * (y**2 + second))
+    return Q, g, constant
 
 
-def matrices(found: Features, n_blocks: int) -> Matrices:
-    """The kernel matrices of the features of so many blocks."""
-    rows, Z, _, noise = found
-    d = Z.shape[1]
-    W = _scaled_cross(rows, Z)
-    A = jnp.concatenate([W, rows[:, d + 1 :]], axis=1)
-    plain = Matrices(A, unit_gram(Z))
-    if noise is None:
-        return plain
-    plain = plain._replace(K_bb=_scaled_grams(rows[:, : d + 1], n_blocks))
-    if not isinstance(noise, Residual):
-        return plain
-    return plain._replace(
-        eps_bb=_scaled_grams(noise.rows, n_blocks),
-        eps_U=_scaled_cross(noise.rows, noise.U),
-        eps_UU=unit_gram(noise.U),
-    )
+def _correlated(
+    parameters: Parameters, blocks: Block, nodes: Array, noise: Noise, jitter: Array
+) -> tuple[Array, Array, Array]:
+    """The same, with one θ a block."""
+    state = noise.prepare(parameters.noise, jitter)
 
+    def one(block: Block, node: Array) -> tuple[Array, Array, Array]:
+        X, y, mask = block
+        (lam,), (sigma_f,) = nodes_to_theta(node, parameters.theta)
+        K = cross(X, parameters.Z, lam, sigma_f) * mask[:, None]
+        K_bb = gram(X, lam, sigma_f**2) * (mask[:, None] * mask[None, :])
+        return dense_statistics(K, K_bb, noise.covariance(state, X, mask), y)
 
-def _scaled_cross(rows: Array, Z: Array) -> Array:
-    """s_i exp(−½‖r_i − z_j‖²) (n, m), the rows holding r_i, s_i and perhaps more."""
-    d = Z.shape[1]
-    return rows[:, d : d + 1] * jnp.exp(-0.5 * squared_distance(rows[:, :d], Z))
-
-
-def _scaled_grams(rows: Array, n_blocks: int) -> Array:
-    """s_i s_j exp(−½‖r_i − r_j‖²) (b, n, n) among the rows (r_i, s_i) of each block."""
-    by_block = rows.reshape(n_blocks, -1, rows.shape[1])
-    R, s = by_block[..., :-1], by_block[..., -1]
-    return jax.vmap(unit_gram)(R) * (s[:, :, None] * s[:, None, :])
-
-
-def _covariances(blocks: Block, noise: Noise, state: NoiseState) -> Array:
-    """C of every block (b, n, n)."""
-    if blocks.X.shape[0] == 1:  # a loop would only be compiled in vain
-        return noise.covariance(state, blocks.X[0], blocks.mask[0])[None]
+    if blocks.X.shape[0] == 1:
+        block = jax.tree.map(lambda part: part[0], blocks)
+        return one(block, nodes[0])
     # One block after the other: batched factorisations can wait for each other for ever on a
     # machine with few threads.
-    return lax.map(lambda pair: noise.covariance(state, *pair), (blocks.X, blocks.mask))
+    parts = lax.map(lambda pair: one(*pair), (blocks, nodes))
+    Q, g, constant = (jnp.sum(part, axis=0) for part in parts)
+    return Q, g, constant
+
+
+# ---------------------------------------------------------------------------------------------
+# Functions with derivatives of their own
+
+
+@jax.custom_vjp
+def row_statistics(R: Array, Z: Array, scale: Array, t: Array) -> tuple[Array, Array]:
+    """WᵀW (m, m) and Wᵀt (m,) for W = scale_i exp(−½‖r_i − z_j‖²), R (n, d), Z (m, d)."""
+    return _row_forward(R, Z, scale, t)[0]
+
+
+_RowSaved = tuple[Array, Array, Array, Array, Array]
+
+
+def _row_forward(
+    R: Array, Z: Array, scale: Array, t: Array
+) -> tuple[tuple[Array, Array], _RowSaved]:
+    W = scale[:, None] * jnp.exp(-0.5 * squared_distance(R, Z))
+    return (gram_of_columns(W), W.T @ t), (R, Z, scale, t, W)
+
+
+def _row_backward(saved: _RowSaved, bars: tuple[Array, Array]) -> tuple[Array, Array, Array, Array]:
+    R, Z, scale, t, W = saved
+    Q_bar, g_bar = bars
+    H = (W @ (Q_bar + Q_bar.T) + t[:, None] * g_bar[None, :]) * W
+    by_row = jnp.sum(H, axis=1)
+    R_bar = H @ Z - by_row[:, None] * R
+    Z_bar = H.T @ R - jnp.sum(H, axis=0)[:, None] * Z
+    real = scale != 0.0  # not a row that pads
+    scale_bar = jnp.where(real, by_row, 0.0) / jnp.where(real, scale, 1.0)
+    return R_bar, Z_bar, scale_bar, W @ g_bar
+
+
+row_statistics.defvjp(_row_forward, _row_backward)
+
+
+@jax.custom_vjp
+def whiten(Sigma: Array, Q: Array, g: Array) -> tuple[Array, Array]:
+    """L⁻¹QL⁻ᵀ (m, m) and L⁻¹g (m,) with Σ = LLᵀ, for symmetric Q."""
+    return _whiten_forward(Sigma, Q, g)[0]
+
+
+def _whiten_forward(
+    Sigma: Array, Q: Array, g: Array
+) -> tuple[tuple[Array, Array], tuple[Array, Array, Array]]:
+    L_inv = triangular_inverse(cholesky(Sigma))
+    psi = outer_congruence(L_inv, Q)
+    projection = L_inv @ g
+    return (psi, projection), (L_inv, psi, projection)
+
+
+def _whiten_backward(
+    saved: tuple[Array, Array, Array], bars: tuple[Array, Array]
+) -> tuple[Array, Array, Array]:
+    # With N = −(ψ̄ + ψ̄ᵀ)ψ − p̄pᵀ and Φ the lower triangle with half its diagonal, the derivative of
+    # the Cholesky factor gives Σ̄ = L⁻ᵀ sym(Φ(N)) L⁻¹.
+    L_inv, psi, projection = saved
+    psi_bar, projection_bar = bars
+    psi_bar = 0.5 * (psi_bar + psi_bar.T)
+    N = -2.0 * psi_bar @ psi - jnp.outer(projection_bar, projection)
+    lower = jnp.tril(N, -1)
+    inner = 0.5 * (lower + lower.T + jnp.diag(jnp.diagonal(N)))
+    Sigma_bar = inner_congruence(L_inv, inner)
+    return Sigma_bar, inner_congruence(L_inv, psi_bar), projection_bar @ L_inv
+
+
+whiten.defvjp(_whiten_forward, _whiten_backward)
+
+
+@jax.custom_vjp
+def dense_statistics(K: Array, K_bb: Array, C: Array, y: Array) -> tuple[Array, Array, Array]:
+    """KᵀC⁻¹K (m, m), KᵀC⁻¹y (m,) and −½[log|C| + yᵀC⁻¹y + Tr(C⁻¹K_bb)] of one block."""
+    return _dense_forward(K, K_bb, C, y)[0]
+
+
+_DenseSaved = tuple[Array, Array, Array, Array]
+
+
+def _dense_forward(
+    K: Array, K_bb: Array, C: Array, y: Array
+) -> tuple[tuple[Array, Array, Array], _DenseSaved]:
+    chol = cholesky(C)
+    root = triangular_inverse(chol)
+    C_inv = transposed(root) @ root
+    W, u = C_inv @ K, C_inv @ y
+    log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(chol)))
+    constant = -0.5 * (log_det + y @ u + jnp.sum(C_inv * K_bb))
+    return (K.T @ W, K.T @ u, constant), (K_bb, C_inv, W, u)
+
+
+def _dense_backward(
+    saved: _DenseSaved, bars: tuple[Array, Array, Array]
+) -> tuple[Array, Array, Array, Array]:
+    K_bb, C_inv, W, u = saved
+    Q_bar, g_bar, constant_bar = bars
+    Q_bar = 0.5 * (Q_bar + Q_bar.T)
+    WQ = W @ Q_bar
+    Wg = W @ g_bar
+    K_bar = 2.0 * WQ + jnp.outer(u, g_bar)
+    # −½c̄(C⁻¹ − uuᵀ − C⁻¹K_bbC⁻¹) − WQ̄Wᵀ − sym(u(Wḡ)ᵀ)
+    cross_term = 0.5 * constant_bar * u - Wg
+    rank_one = 0.5 * (jnp.outer(u, cross_term) + jnp.outer(cross_term, u))
+    C_bar = 0.5 * constant_bar * (C_inv @ (K_bb @ C_inv) - C_inv) + rank_one - WQ @ W.T
+    y_bar = Wg - constant_bar * u
+    return K_bar, -0.5 * constant_bar * C_inv, C_bar, y_bar
+
+
+dense_statistics.defvjp(_dense_forward, _dense_backward)

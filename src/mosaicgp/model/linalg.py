@@ -1,4 +1,4 @@
-"""Dense linear algebra for jax that knows what is triangular or symmetric.
+"""Dense linear algebra that knows what is triangular or symmetric.
 
 XLA has no product for triangular or symmetric matrices. Cut into halves, such a product leaves out
 the part that is zero or known by symmetry; for small matrices the cutting costs more than it saves.
@@ -38,6 +38,16 @@ def transposed(A: Array) -> Array:
     return lax.optimization_barrier(A.T)
 
 
+def gram_of_columns(W: Array) -> Array:
+    """WᵀW (m, m) of W (n, m)."""
+    m = W.shape[1]
+    if m < CUT_FROM:
+        return W.T @ W
+    h, W_t = m // 2, transposed(W)
+    below = W_t[h:] @ W
+    return _symmetric(W_t[:h] @ W[:, :h], below[:, :h], below[:, h:])
+
+
 def gram_of_lower(L: Array) -> Array:
     """LᵀL of a lower triangular matrix (m, m)."""
     m = L.shape[0]
@@ -46,6 +56,16 @@ def gram_of_lower(L: Array) -> Array:
     h, L_t = m // 2, transposed(L)
     corner = L_t[h:, h:]
     return _symmetric(L_t[:h] @ L[:, :h], corner @ L[h:, :h], corner @ L[h:, h:])
+
+
+def outer_congruence(L: Array, Q: Array) -> Array:
+    """L Q Lᵀ of a lower triangular L and a symmetric Q (m, m)."""
+    m = L.shape[0]
+    if m < CUT_FROM:
+        return L @ (Q @ L.T)
+    h = m // 2
+    first, above, below = L[:h, :h], L[:h, :h] @ Q[:h], L[h:] @ Q
+    return _symmetric(above[:, :h] @ first.T, below[:, :h] @ first.T, below @ L[h:].T)
 
 
 def inner_congruence(L: Array, A: Array) -> Array:

@@ -10,7 +10,7 @@ inducing inputs, R = K^ε − K^ε_U K^ε_UU⁻¹ K^ε_U and
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -36,16 +36,6 @@ class NoiseState(NamedTuple):
     parameters: NoiseParameters
     K_UU: Array
     chol_UU: Array
-
-
-class Residual(NamedTuple):
-    """The numbers behind C = σ²I + R: of every row (n, d + 1) its inputs in the length-scales of
-    k^ε and its amplitude, zero where it pads; U (m, d) in the same length-scales; and the variance
-    (n,) that each row has beside R, one where it pads."""
-
-    rows: Any
-    U: Any
-    diagonal: Any
 
 
 class DiagonalFactor(NamedTuple):
@@ -103,11 +93,6 @@ class Noise(Protocol):
         """C itself (n, n); rows that pad a block form an identity block of their own."""
         ...
 
-    def residual(self, parameters: NoiseParameters, X: Array, mask: Array) -> Residual | None:
-        """The numbers behind the C of any rows, if it is σ²I + R: stochastic steps then compute
-        and differentiate it by hand. None if it is not: they differentiate ``covariance``."""
-        ...
-
     def cross(self, state: NoiseState, X_new: Array, X: Array) -> Array:
         """cov(ε*, ε) between new rows and training rows of one block (n_new, n)."""
         ...
@@ -134,9 +119,6 @@ class _Independent:
 
     def covariance(self, state: NoiseState, X: Array, mask: Array) -> Array:
         return jnp.diag(self.factor(state, X, mask).variance)
-
-    def residual(self, parameters: NoiseParameters, X: Array, mask: Array) -> Residual | None:
-        return None
 
     def cross(self, state: NoiseState, X_new: Array, X: Array) -> Array:
         return jnp.zeros((X_new.shape[0], X.shape[0]), dtype=X.dtype)
@@ -184,14 +166,6 @@ class Block:
         both = mask[:, None] * mask[None, :]
         noise = jnp.where(mask > 0, state.parameters.noise_variance, 1.0)
         return _residual_gram(state, X) * both + jnp.diag(noise)
-
-    def residual(self, parameters: NoiseParameters, X: Array, mask: Array) -> Residual:
-        amplitude = mask * jnp.sqrt(parameters.eps_variance)
-        return Residual(
-            jnp.column_stack([X * parameters.eps_lam, amplitude]),
-            parameters.U * parameters.eps_lam,
-            jnp.where(mask > 0, parameters.noise_variance, 1.0),
-        )
 
     def cross(self, state: NoiseState, X_new: Array, X: Array) -> Array:
         return _residual(state, X_new, X)

@@ -4,7 +4,7 @@ q(s) is kept in the whitened basis s = Lv, Σ = LLᵀ, where its prior is N(0, I
 v_rootᵀ v_root) with v_root lower triangular, the inverse of the Cholesky factor of the precision.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -42,10 +42,10 @@ class InducingPosterior(NamedTuple):
 
 
 class NaturalParameters(NamedTuple):
-    """η = (P v_mean, P) of q(v), P the precision (m, m); arrays of jax or of NumPy."""
+    """η = (P v_mean, P) of q(v), P the precision (m, m)."""
 
-    precision_mean: Any
-    precision: Any
+    precision_mean: Array
+    precision: Array
 
 
 def from_natural(eta: NaturalParameters) -> InducingPosterior:
