@@ -1,5 +1,6 @@
 """Settings for all tests: double precision, strict promotion, Hypothesis without deadlines."""
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -28,3 +29,12 @@ def double_precision() -> Iterator[None]:
     """
     with jax.enable_x64(True), jax.numpy_dtype_promotion("strict"):
         yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compiled_code_is_let_go() -> Iterator[None]:
+    """Every compiled function keeps a few pieces of memory mapped, and a process may have 65,530 on
+    Linux: a worker that runs half of the tests in one go reaches that, and XLA then crashes."""
+    yield
+    jax.clear_caches()
+    gc.collect()
