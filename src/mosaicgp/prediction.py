@@ -30,6 +30,8 @@ from mosaicgp.data.blocks import Blocks
 from mosaicgp.data.disk import DiskBlocks
 from mosaicgp.data.partition import Partition
 from mosaicgp.global_moments import (
+    TILE,
+    TILES,
     GlobalMoments,
     first_order_error,
     quick_error,
@@ -51,8 +53,8 @@ from mosaicgp.serving import Noise as HostNoise
 
 # Rows of a job, and those to which few of them are padded if it is jax that computes them.
 CHUNK_ROWS, FEW_CHUNK = 1024, 128
-MOST_QUICK = 8 * CHUNK_ROWS
-GROUP_ROWS = 256
+BATCH_ROWS, MOST_QUICK = TILES * TILE, 8192
+GROUP_ROWS = 512
 FEW_ROWS = 64
 MOST_ROWS = 4096
 JOINT_ROWS = 64
@@ -185,10 +187,10 @@ class Predictor:
         return mean, variance
 
     def _noise_variance(self, X_new: np.ndarray) -> np.ndarray | float:
-        """Of every row, in groups of one size: a row comes out the same in any company."""
+        """Of every row, in tiles: a row comes out the same in any company."""
         if not self.approximation.has_eps:
             return float(self.noise.noise_variance)
-        parts = _cut(_pad(X_new, _rounded_up(len(X_new), GROUP_ROWS)), GROUP_ROWS)
+        parts = _cut(_pad(X_new, _rounded_up(len(X_new), TILE)), TILE)
         found = [self.noise.marginal(self.noise.explained(part)) for part in parts]
         return np.concatenate(found)[: len(X_new)]
 
@@ -363,9 +365,9 @@ def _shared(state: PredictiveState, nodes: np.ndarray) -> Shared:
 
 def _even_size(n: int) -> int:
     """Rows of a job, at most MOST_QUICK, so that every thread has as many of them."""
-    workers, tiles = cpu_count() or 1, -(-n // CHUNK_ROWS)
-    jobs = workers * -(-tiles * CHUNK_ROWS // (workers * MOST_QUICK))
-    return max(1, -(-tiles // max(1, jobs))) * CHUNK_ROWS
+    workers, batches = cpu_count() or 1, max(1, -(-n // BATCH_ROWS))
+    jobs = workers * -(-batches * BATCH_ROWS // (workers * MOST_QUICK))
+    return -(-batches // jobs) * BATCH_ROWS
 
 
 def _pad(rows: np.ndarray, size: int) -> np.ndarray:
