@@ -6,52 +6,77 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from mosaicgp.block_moments import BlockMoments, in_threads
+from mosaicgp.block_moments import (
+    SMALL_TRIANGLE,
+    NewRows,
+    Shared,
+    block_factor,
+    block_joint,
+    block_mean,
+    block_moments,
+    in_threads,
+    triangular_inverse,
+)
 from mosaicgp.model.bound import Block
 from mosaicgp.model.predictive import (
-    LocalFactor,
     local_factor,
+    local_joint,
     local_moments,
     new_rows,
     predictive_state,
 )
 from problems import JITTER, random_problem
 
-given_theta = jax.jit(local_moments)
+THETA = np.random.default_rng(0).normal(size=(4, 2)), np.array([0.7, 1.3, -0.9, 0.0])
 
 
 @pytest.fixture(scope="module")
 def prepared():
-    """A padded block of a problem at three nodes of θ."""
+    """A padded block of a problem, and the same without its padding, at four nodes of θ."""
     problem = random_problem("pic", 3, m=6, sizes=(9, 5))
     noise = problem.approximation.noise
     state = predictive_state(problem.parameters, problem.q, noise, jnp.asarray(JITTER))
     block = Block(*(part[1] for part in problem.stacked))
-    rng = np.random.default_rng(0)
-    theta = rng.normal(size=(3, 2)), np.array([0.7, 1.3, -0.9])
+    n = int(np.count_nonzero(block.mask))
+    assert n < len(block.mask)
     C = noise.covariance(state.prepared.noise, block.X, block.mask)
-    factor = jax.jit(jax.vmap(local_factor, in_axes=(None, 0, 0, None, None)))
-    factors = factor(state, *map(jnp.asarray, theta), block, C)
-    return state, noise, block, theta, factors
+    shared = Shared(*map(np.asarray, (*THETA, state.parameters.Z, state.white, *state.q)))
+    rows = (np.asarray(part)[:n] for part in (block.X, block.y, C[:, :n]))
+    return state, noise, block, C, shared, block_factor(shared, *rows)
 
 
 @pytest.mark.parametrize("of_y", [False, True])
 def test_they_are_those_of_the_model(prepared, of_y):
-    state, noise, block, theta, factors = prepared
-    assert np.any(np.asarray(block.mask) == 0)
+    state, noise, block, C, shared, factor = prepared
     X = jnp.asarray(np.random.default_rng(1).normal(size=(8, 2)))
     rows = new_rows(state, X, block, noise, of_y)
-    nodes = zip(*map(jnp.asarray, theta), *factors, strict=True)
-    given = [
-        given_theta(state, lam, sigma_f, block, LocalFactor(*factor), rows)
-        for lam, sigma_f, *factor in nodes
-    ]
-    means, variances = (np.array(part) for part in zip(*given, strict=True))
-    compute = BlockMoments(np.asarray(state.parameters.Z), block, theta, factors)
-    mean, variance = compute(rows)
+    C_new = noise.joint(state.prepared.noise, X) if of_y else jnp.zeros((8, 8))
+
+    @jax.jit
+    def at_node(lam, sigma_f):
+        made = local_factor(state, lam, sigma_f, block, C)
+        arguments = state, lam, sigma_f, block, made, rows
+        return local_moments(*arguments), local_joint(*arguments, C_new)
+
+    given = [at_node(*map(jnp.asarray, node)) for node in zip(*THETA, strict=True)]
+    means, variances = (np.array(part) for part in zip(*(pair for pair, _ in given), strict=True))
+    new = NewRows(*map(np.asarray, (X, rows.cross[:, : factor.root.shape[1] - 6], rows.marginal)))
+    mean, variance = block_moments(shared, factor, new)
     assert_allclose(mean, means.mean(axis=0), rtol=1e-10)
     assert_allclose(variance, variances.mean(axis=0) + means.var(axis=0), rtol=1e-9)
-    assert_allclose(compute.mean(rows), mean, rtol=1e-12)
+    assert_allclose(block_mean(shared, factor, new), mean, rtol=1e-12)
+    joint = block_joint(shared, factor, new, np.asarray(C_new))
+    for k, (_, expected) in enumerate(given):
+        for found, wanted in zip(joint, expected, strict=True):
+            assert_allclose(found[k], wanted, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, SMALL_TRIANGLE, SMALL_TRIANGLE + 1, 5 * SMALL_TRIANGLE + 3])
+def test_the_inverse_of_a_triangle(n):
+    L = np.tril(np.random.default_rng(n).normal(size=(n, n))) / n + np.eye(n)
+    inverse = triangular_inverse(L)
+    assert_allclose(inverse @ L, np.eye(n), atol=1e-12)
+    assert np.array_equal(inverse, np.tril(inverse))
 
 
 @pytest.mark.parametrize("n", [0, 1, 50])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,8 @@ from mosaicgp.data.disk import DiskBlocks
 from mosaicgp.model.posterior import nodes_to_theta
 from mosaicgp.model.predictive import PredictiveState, excess
 from mosaicgp.precision import in_double
-from mosaicgp.prediction import Local, Predictor
-from mosaicgp.serving import FORMAT, FORMAT_VERSION
+from mosaicgp.prediction import Local, Predictor, lower_inverse
+from mosaicgp.serving import FORMAT, FORMAT_VERSION, Noise
 
 if TYPE_CHECKING:
     from mosaicgp.estimator import SparseGPRegressor
@@ -61,11 +62,11 @@ def export(model: SparseGPRegressor, path: str | Path) -> None:
 def predictor_arrays(predictor: Predictor) -> Arrays:
     """The arrays of ``serving``'s records, but for the scaling."""
     state = predictor.state
-    arrays = _noise_arrays(state, predictor.approximation.has_eps)
+    arrays = {field.name: getattr(predictor.noise, field.name) for field in fields(Noise)}
     L = np.asarray(state.prepared.L)
     arrays |= {
         "Z": np.asarray(state.parameters.Z),
-        "white": _inverse(L),
+        "white": lower_inverse(L),
         "v_root": np.asarray(state.q.v_root),
     }
     if predictor.local is not None:
@@ -76,14 +77,6 @@ def predictor_arrays(predictor: Predictor) -> Arrays:
         "weights": solve_triangular(L, np.asarray(state.q.v_mean), lower=True, trans="T"),
         "excess": np.asarray(excess(state)) if predictor.bayesian else empty,
     }
-
-
-def _noise_arrays(state: PredictiveState, has_eps: bool) -> Arrays:
-    noise = state.prepared.noise
-    arrays = {name: np.asarray(part) for name, part in noise.parameters._asdict().items()}
-    if not has_eps:
-        return arrays | {"U": arrays["U"][:0], "white_U": np.zeros((0, 0))}
-    return arrays | {"white_U": _inverse(np.asarray(noise.chol_UU))}
 
 
 def _local_arrays(state: PredictiveState, local: Local) -> Arrays:
@@ -109,7 +102,3 @@ def _rows(blocks: Blocks | DiskBlocks, n_cells: int) -> Arrays:
         "start": np.concatenate([[0], np.cumsum(np.count_nonzero(real, axis=1))]),
         "block_of_cell": block_of_cell,
     }
-
-
-def _inverse(lower: np.ndarray) -> np.ndarray:
-    return solve_triangular(lower, np.eye(len(lower)), lower=True)

@@ -7,48 +7,54 @@ padded to a multiple of a fixed number of rows for the same reason.
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from functools import partial
+from os import cpu_count
 from threading import Lock
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from scipy.linalg import solve_triangular
 
-from mosaicgp.block_moments import BlockMoments, in_threads
+from mosaicgp.block_moments import (
+    BlockFactor,
+    NewRows,
+    Shared,
+    block_factor,
+    block_joint,
+    block_mean,
+    block_moments,
+    in_threads,
+)
 from mosaicgp.data.blocks import Blocks
 from mosaicgp.data.disk import DiskBlocks
 from mosaicgp.data.partition import Partition
+from mosaicgp.global_moments import (
+    TILE,
+    TILES,
+    GlobalMoments,
+    first_order_error,
+    quick_error,
+    theta_spread,
+)
 from mosaicgp.inference.parameters import Switches
-from mosaicgp.model.bound import Block
 from mosaicgp.model.family import Approximation
-from mosaicgp.model.noise import Noise
+from mosaicgp.model.noise import Noise, NoiseState
 from mosaicgp.model.posterior import InducingPosterior, nodes_to_theta
 from mosaicgp.model.predictive import (
-    LocalFactor,
-    LocalJoint,
-    NewRows,
     PredictiveState,
-    first_order_error,
     joint_moments,
-    local_factor,
-    local_joint,
-    mean_of_f,
     moments,
-    new_rows,
     predictive_state,
-    quick_error,
-    quick_moments,
-    theta_spread,
 )
 from mosaicgp.posterior import Posterior
 from mosaicgp.precision import in_double
+from mosaicgp.serving import Noise as HostNoise
 
-# A chunk is padded to the next of these; rows that are not quick go by the second.
-CHUNKS = (128, 1024, 2048)
-_, CHUNK_ROWS, QUICK_ROWS = CHUNKS
-GROUP_ROWS = 256
+# Rows of a job, and those to which few of them are padded if it is jax that computes them.
+CHUNK_ROWS, FEW_CHUNK = 1024, 128
+BATCH_ROWS, MOST_QUICK = TILES * TILE, 8192
+GROUP_ROWS = 512
 FEW_ROWS = 64
 MOST_ROWS = 4096
 JOINT_ROWS = 64
@@ -63,64 +69,14 @@ NARROW = 3e-5
 # half of it is the largest relative error of the std.
 LEFT_OUT = 2e-3
 
+# Rows far away may overflow, or underflow, on their way to the prior.
+FAR_ROWS: dict[str, Any] = {"over": "ignore", "under": "ignore", "invalid": "ignore"}
+
 ThetaRoute = Literal["closed", "first order", "quick"]
 
 _state = jax.jit(predictive_state, static_argnames="noise")
 _joint_moments = jax.jit(joint_moments, static_argnames=("bayesian", "order"))
-
-
-_mean = jax.jit(mean_of_f)
-
-
-@partial(jax.jit, static_argnames=("noise", "bayesian", "of_y", "route"))
-def _moments(
-    state: PredictiveState,
-    X_new: Array,
-    noise: Noise,
-    bayesian: bool,
-    of_y: bool,
-    route: ThetaRoute,
-) -> tuple[Array, Array]:
-    if route == "quick":
-        mean, variance = quick_moments(state, X_new)
-    else:
-        mean, variance = moments(state, X_new, bayesian, route == "first order")
-    if of_y:
-        variance = variance + noise.marginal(state.prepared.noise, X_new)
-    return mean, variance
-
-
-@partial(jax.jit, static_argnames="noise")
-def _factorise(state: PredictiveState, nodes: Array, block: Block, noise: Noise) -> LocalFactor:
-    """One block at every node of θ, nodes in front."""
-    C = noise.covariance(state.prepared.noise, block.X, block.mask)
-    theta = nodes_to_theta(nodes, state.parameters.theta)
-    return jax.lax.map(lambda t: local_factor(state, t[0], t[1], block, C), theta)
-
-
-_new_rows = jax.jit(new_rows, static_argnames=("noise", "of_y"))
-
-
-@partial(jax.jit, static_argnames=("noise", "of_y"))
-def _group_joint(
-    state: PredictiveState,
-    nodes: Array,
-    block: Block,
-    factor: LocalFactor,
-    X_new: Array,
-    noise: Noise,
-    of_y: bool,
-) -> LocalJoint:
-    theta = nodes_to_theta(nodes, state.parameters.theta)
-    rows = new_rows(state, X_new, block, noise, of_y)
-    n = X_new.shape[0]
-    C_new = noise.joint(state.prepared.noise, X_new) if of_y else jnp.zeros((n, n), X_new.dtype)
-
-    def draw(t: tuple[Array, Array, LocalFactor]) -> LocalJoint:
-        lam, sigma_f, local = t
-        return local_joint(state, lam, sigma_f, block, local, rows, C_new)
-
-    return jax.lax.map(draw, (*theta, factor))
+_closed = jax.jit(moments, static_argnames="bayesian")
 
 
 class Local(NamedTuple):
@@ -129,6 +85,13 @@ class Local(NamedTuple):
     partition: Partition
     blocks: Blocks | DiskBlocks
     nodes: np.ndarray
+
+
+class Training(NamedTuple):
+    """The rows of a block, and what U explains of their noise."""
+
+    X: np.ndarray  # (n, d)
+    explained: np.ndarray  # (n, m)
 
 
 class Predictor:
@@ -147,10 +110,14 @@ class Predictor:
         self.bayesian = bayesian
         self.partition = partition
         self.local = local
+        self.noise = _host_noise(state.prepared.noise, approximation.has_eps)
+        self._global = GlobalMoments(state)
         self._has_root = bool(np.all(np.isfinite(state.root)))
         self._v_square = float(jnp.sum(state.q.v_mean**2))
-        self._cache: OrderedDict[int, LocalFactor] = OrderedDict()
-        self._factorising = Lock()
+        self._shared = None if local is None else _shared(state, local.nodes)
+        self._cache: OrderedDict[int, tuple[Training, BlockFactor]] = OrderedDict()
+        self._cache_lock = Lock()
+        self._factorising = [Lock() for _ in range(16)]
 
     @in_double
     def moments(self, X_new: np.ndarray, of_y: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -159,19 +126,21 @@ class Predictor:
 
         def chunk(job: tuple[ThetaRoute, np.ndarray]) -> None:
             route, part = job
-            rows = _pad(X_new[part], next(size for size in CHUNKS if size >= len(part)))
-            found = _moments(self.state, rows, self._noise, self.bayesian, of_y, route)
-            mean[part], variance[part] = (np.asarray(a)[: len(part)] for a in found)
+            with np.errstate(**FAR_ROWS):
+                found = self._through_s(route, np.take(X_new, part, axis=0), of_y)
+            mean[part], variance[part] = found
 
         def block(job: tuple[int, np.ndarray]) -> None:
             index, part = job
-            compute = self._block_moments(index)
-            for rows, new in self._groups(index, X_new, part, of_y):
-                found = compute(new)
+            training, factor = self._factor(index)
+            for rows in _cut(part, GROUP_ROWS):
+                with np.errstate(**FAR_ROWS):
+                    new = self._new_rows(training, X_new[rows], of_y)
+                    found = block_moments(self._at_nodes, factor, new)
                 mean[rows], variance[rows] = (a[: len(rows)] for a in found)
 
         if self.local is not None:
-            in_threads(in_double(block), _rows_by_block(self._block_index(self.local, X_new)))
+            in_threads(block, _rows_by_block(self._block_index(self.local, X_new)))
         else:
             in_threads(in_double(chunk), self._routes(X_new, of_y))
         return mean, variance
@@ -182,20 +151,48 @@ class Predictor:
         mean = np.empty(len(X_new))
 
         def chunk(part: np.ndarray) -> None:
-            rows = _pad(X_new[part], next(size for size in CHUNKS if size >= len(part)))
-            mean[part] = np.asarray(_mean(self.state, rows))[: len(part)]
+            with np.errstate(**FAR_ROWS):
+                mean[part] = self._global.mean(np.take(X_new, part, axis=0))
 
         def block(job: tuple[int, np.ndarray]) -> None:
             index, part = job
-            compute = self._block_moments(index)
-            for rows, new in self._groups(index, X_new, part, of_y=True):
-                mean[rows] = compute.mean(new)[: len(rows)]
+            training, factor = self._factor(index)
+            for rows in _cut(part, GROUP_ROWS):
+                with np.errstate(**FAR_ROWS):
+                    new = self._new_rows(training, X_new[rows], of_y=True)
+                    found = block_mean(self._at_nodes, factor, new)
+                mean[rows] = found[: len(rows)]
 
         if self.local is not None:
-            in_threads(in_double(block), _rows_by_block(self._block_index(self.local, X_new)))
+            in_threads(block, _rows_by_block(self._block_index(self.local, X_new)))
         else:
-            in_threads(in_double(chunk), _cut(np.arange(len(X_new)), QUICK_ROWS))
+            in_threads(chunk, _cut(np.arange(len(X_new)), _even_size(len(X_new))))
         return mean
+
+    def _through_s(
+        self, route: ThetaRoute, X_new: np.ndarray, of_y: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance at each row, by one way through q(θ)."""
+        n = len(X_new)
+        if route == "quick":
+            mean, variance = self._global.quick(X_new)
+        elif route == "first order":
+            mean, variance = self._global.first_order(X_new)
+        else:
+            padded = _pad(X_new, FEW_CHUNK if n <= FEW_CHUNK else CHUNK_ROWS)
+            found = _closed(self.state, padded, bayesian=self.bayesian)
+            mean, variance = (np.array(a)[:n] for a in found)
+        if of_y:
+            variance += self._noise_variance(X_new)
+        return mean, variance
+
+    def _noise_variance(self, X_new: np.ndarray) -> np.ndarray | float:
+        """Of every row, in tiles: a row comes out the same in any company."""
+        if not self.approximation.has_eps:
+            return float(self.noise.noise_variance)
+        parts = _cut(_pad(X_new, _rounded_up(len(X_new), TILE)), TILE)
+        found = [self.noise.marginal(self.noise.explained(part)) for part in parts]
+        return np.concatenate(found)[: len(X_new)]
 
     def _routes(self, X_new: np.ndarray, of_y: bool) -> Iterator[tuple[ThetaRoute, np.ndarray]]:
         """The way through q(θ) that rows take, each for itself, a chunk of rows at a time."""
@@ -205,19 +202,20 @@ class Predictor:
         second = float(theta.alpha) ** 2 + float(theta.beta)
         room = LEFT_OUT * noise_variance / second if of_y else 0.0
         # The bounds hold where q(s) is nowhere wider than its prior; far rows may overflow them.
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(**FAR_ROWS):
             spread = theta_spread(X_new, np.asarray(theta.xi))
             quick = self._has_root & (quick_error(spread, self._v_square) <= room)
             first_order = self._has_root & (first_order_error(spread, self._v_square) <= room)
-        narrow = first_order | (spread <= NARROW)
+        narrow = first_order | (self._has_root & (spread <= NARROW))
         ways: dict[ThetaRoute, np.ndarray] = {
-            "quick": quick,
-            "first order": narrow & ~quick,
             "closed": ~narrow & ~quick,
+            "first order": narrow & ~quick,
+            "quick": quick,
         }
         for route, chosen in ways.items():
-            size = QUICK_ROWS if route == "quick" else CHUNK_ROWS
-            for part in _cut(np.flatnonzero(chosen), size):
+            rows = np.flatnonzero(chosen)
+            size = _even_size(len(rows)) if route == "quick" else CHUNK_ROWS
+            for part in _cut(rows, size):
                 yield route, part
 
     @in_double
@@ -263,41 +261,43 @@ class Predictor:
     def _noise(self) -> Noise:
         return self.approximation.noise
 
-    def _block(self, local: Local, index: int) -> Block:
-        return Block(*(jnp.asarray(a[0]) for a in local.blocks.take(np.array([index]))))
+    @property
+    def _at_nodes(self) -> Shared:
+        assert self._shared is not None
+        return self._shared
 
-    def _factor(self, local: Local, index: int) -> LocalFactor:
-        with self._factorising:
-            if index in self._cache:
-                self._cache.move_to_end(index)
-                return self._cache[index]
-            nodes = jnp.asarray(local.nodes)
-            factor = _factorise(self.state, nodes, self._block(local, index), self._noise)
-            size = sum(part.nbytes for part in factor)
-            while self._cache and (len(self._cache) + 1) * size > CACHE_BYTES:
-                self._cache.popitem(last=False)
-            self._cache[index] = jax.block_until_ready(factor)
-            return factor
+    def _factor(self, index: int) -> tuple[Training, BlockFactor]:
+        """A block and its factor, from the cache or made now, once for all threads."""
+        with self._factorising[index % len(self._factorising)]:
+            with self._cache_lock:
+                if index in self._cache:
+                    self._cache.move_to_end(index)
+                    return self._cache[index]
+            made = self._factorise(index)
+            size = sum(part.nbytes for part in made[1])
+            with self._cache_lock:
+                while self._cache and (len(self._cache) + 1) * size > CACHE_BYTES:
+                    self._cache.popitem(last=False)
+                self._cache[index] = made
+        return made
 
-    def _block_moments(self, index: int) -> BlockMoments:
+    def _factorise(self, index: int) -> tuple[Training, BlockFactor]:
         assert self.local is not None
-        theta = nodes_to_theta(jnp.asarray(self.local.nodes), self.state.parameters.theta)
-        return BlockMoments(
-            np.asarray(self.state.parameters.Z),
-            self._block(self.local, index),
-            (np.asarray(theta[0]), np.asarray(theta[1])),
-            self._factor(self.local, index),
-        )
+        X, y, mask = (a[0] for a in self.local.blocks.take(np.array([index])))
+        n = np.count_nonzero(mask)
+        X, y = X[:n].astype(np.float64), y[:n].astype(np.float64)
+        training = Training(X, self.noise.explained(X))
+        C = self.noise.covariance(*training)
+        return training, block_factor(self._at_nodes, X, y, C)
 
-    def _groups(
-        self, index: int, X_new: np.ndarray, part: np.ndarray, of_y: bool
-    ) -> Iterator[tuple[np.ndarray, NewRows]]:
-        """Row numbers of a block, and those rows padded to one of few sizes."""
-        assert self.local is not None
-        block = self._block(self.local, index)
-        for rows in _cut(part, GROUP_ROWS):
-            padded = jnp.asarray(_pad(X_new[rows], _rounded_up(len(rows), FEW_ROWS)))
-            yield rows, _new_rows(self.state, padded, block, noise=self._noise, of_y=of_y)
+    def _new_rows(self, block: Training, X_new: np.ndarray, of_y: bool) -> NewRows:
+        """Padded to one of few sizes, so that a row comes out the same in any company."""
+        X = _pad(X_new, _rounded_up(len(X_new), FEW_ROWS))
+        if not of_y:
+            return NewRows(X, np.zeros((len(X), len(block.X))), np.zeros(len(X)))
+        explained = self.noise.explained(X)
+        cross = self.noise.cross(X, explained, *block)
+        return NewRows(X, cross, self.noise.marginal(explained))
 
     def _local_joint(
         self, local: Local, X_new: np.ndarray, of_y: bool
@@ -309,16 +309,13 @@ class Predictor:
         covariance = np.zeros((n, n))
         for index in np.unique(labels):
             part = np.flatnonzero(labels == index)
-            joint = _group_joint(
-                self.state,
-                jnp.asarray(local.nodes),
-                self._block(local, index),
-                self._factor(local, index),
-                jnp.asarray(_pad(X_new[part], _rounded_up(k := len(part), FEW_ROWS))),
-                self._noise,
-                of_y,
-            )
-            mean, own, local_spread = map(np.asarray, joint)
+            training, factor = self._factor(index)
+            rows = self._new_rows(training, X_new[part], of_y)
+            k, C_new = len(part), np.zeros((len(rows.X), len(rows.X)))
+            if of_y:
+                shared = self.state.prepared.noise
+                C_new = np.asarray(self._noise.joint(shared, jnp.asarray(rows.X)))
+            mean, own, local_spread = block_joint(self._at_nodes, factor, rows, C_new)
             means[:, part], spread[:, part] = mean[:, :k], local_spread[:, :k]
             covariance[np.ix_(part, part)] = own[:, :k, :k].mean(axis=0)
         # Rows of different blocks share s and θ, and nothing else.
@@ -345,6 +342,32 @@ def predictor(
         jnp.asarray(posterior.jitter),
     )
     return Predictor(approximation, state, switches.bayesian, partition, local)
+
+
+def _host_noise(state: NoiseState, has_eps: bool) -> HostNoise:
+    noise_variance, eps_variance, eps_lam, U = map(np.asarray, state.parameters)
+    white_U = lower_inverse(np.asarray(state.chol_UU))
+    if not has_eps:
+        U, white_U = U[:0], white_U[:0, :0]
+    return HostNoise(noise_variance, eps_variance, eps_lam, U, white_U)
+
+
+def lower_inverse(L: np.ndarray) -> np.ndarray:
+    """L⁻¹ of a lower triangular matrix."""
+    return solve_triangular(L, np.eye(len(L)), lower=True)
+
+
+def _shared(state: PredictiveState, nodes: np.ndarray) -> Shared:
+    lam, sigma_f = nodes_to_theta(jnp.asarray(nodes), state.parameters.theta)
+    parts = lam, sigma_f, state.parameters.Z, state.white, *state.q
+    return Shared(*map(np.asarray, parts))
+
+
+def _even_size(n: int) -> int:
+    """Rows of a job, at most MOST_QUICK, so that every thread has as many of them."""
+    workers, batches = cpu_count() or 1, max(1, -(-n // BATCH_ROWS))
+    jobs = workers * -(-batches * BATCH_ROWS // (workers * MOST_QUICK))
+    return -(-batches // jobs) * BATCH_ROWS
 
 
 def _pad(rows: np.ndarray, size: int) -> np.ndarray:

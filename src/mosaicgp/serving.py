@@ -49,7 +49,7 @@ def load(path: str | Path, cache_bytes: int = CACHE_BYTES) -> Predictor:
     header, arrays = _read(Path(path))
     try:
         scaling = _record(_Scaling, arrays)
-        noise = _record(_Noise, arrays)
+        noise = _record(Noise, arrays)
         model: _Global | _Local
         if header["approximation"] == "pic":
             cells = _record({"tree": _Tree, "kmeans": _KMeans}[header["partition"]], arrays)
@@ -247,15 +247,17 @@ class _Scaling:
 # Kernels and noise
 
 
-def _unit_cross(A: FloatArray, B: FloatArray) -> FloatArray:
+def unit_cross(A: FloatArray, B: FloatArray) -> FloatArray:
     """exp(−½‖a − b‖²) between rows: (n, m)."""
-    squares = np.sum(A**2, axis=1)[:, None] + np.sum(B**2, axis=1)[None, :]
-    return np.exp(-0.5 * np.maximum(squares - 2.0 * A @ B.T, 0.0))
+    K: FloatArray = A @ B.T
+    K -= 0.5 * np.sum(A**2, axis=1)[:, None]
+    K -= 0.5 * np.sum(B**2, axis=1)
+    return np.exp(np.minimum(K, 0.0, out=K), out=K)
 
 
-def _unit_gram(A: FloatArray) -> FloatArray:
+def unit_gram(A: FloatArray) -> FloatArray:
     """The same among the rows of A, with ones on the diagonal."""
-    K = _unit_cross(A, A)
+    K = unit_cross(A, A)
     np.fill_diagonal(K, 1.0)
     return K
 
@@ -265,7 +267,7 @@ def _above_rounding(variance: FloatArray, scale: FloatArray | float) -> FloatArr
 
 
 @dataclass(frozen=True, eq=False)
-class _Noise:
+class Noise:
     """C = σ²I + R or its diagonal, R = K^ε − K^ε_U K^ε_UU⁻¹ K^ε_U; U is empty for "dtc".
 
     ``white_U`` (m, m) is the inverse of the lower factor of K^ε_UU at unit variance.
@@ -279,7 +281,7 @@ class _Noise:
 
     def unit(self, A: FloatArray, B: FloatArray) -> FloatArray:
         """k^ε between rows at unit variance."""
-        return _unit_cross(A * self.eps_lam, B * self.eps_lam)
+        return unit_cross(A * self.eps_lam, B * self.eps_lam)
 
     def explained(self, X: FloatArray) -> FloatArray:
         """k^ε(X, U) at unit variance, whitened: (n, m)."""
@@ -291,9 +293,18 @@ class _Noise:
             return np.full(len(explained), float(self.noise_variance))
         return self.noise_variance + self.eps_variance * (1.0 - np.sum(explained**2, axis=1))
 
+    def cross(
+        self, X: FloatArray, explained: FloatArray, X_b: FloatArray, explained_b: FloatArray
+    ) -> FloatArray:
+        """cov(ε*, ε_b) (n, n_b)."""
+        C = self.unit(X, X_b)
+        C -= explained @ explained_b.T
+        C *= self.eps_variance
+        return C
+
     def covariance(self, X_b: FloatArray, explained_b: FloatArray) -> FloatArray:
         """C of a block (n_b, n_b)."""
-        C = self.eps_variance * (_unit_gram(X_b * self.eps_lam) - explained_b @ explained_b.T)
+        C = self.eps_variance * (unit_gram(X_b * self.eps_lam) - explained_b @ explained_b.T)
         C[np.diag_indices_from(C)] += self.noise_variance
         return C
 
@@ -320,7 +331,7 @@ class _GlobalArrays:
 class _Global:
     """Moments over q(θ) in closed form."""
 
-    def __init__(self, arrays: _GlobalArrays, noise: _Noise) -> None:
+    def __init__(self, arrays: _GlobalArrays, noise: Noise) -> None:
         self._arrays = arrays
         self._noise = noise
         self._i, self._j = np.triu_indices(len(arrays.excess))
@@ -487,7 +498,7 @@ class _Local:
     """The average over nodes of θ, each row with the training rows of its own block."""
 
     def __init__(
-        self, arrays: _LocalArrays, noise: _Noise, cells: _Tree | _KMeans, cache_bytes: int
+        self, arrays: _LocalArrays, noise: Noise, cells: _Tree | _KMeans, cache_bytes: int
     ) -> None:
         self._arrays = arrays
         self._noise = noise
@@ -538,8 +549,8 @@ class _Local:
             K_noise -= noise.eps_variance * explained @ factor.explained.T
         variances = np.empty_like(means) if factor is not None else None
         for t, (lam, sigma_f) in enumerate(zip(a.lam, a.sigma_f, strict=True)):
-            K_Z = sigma_f * _unit_cross(X * lam, a.Z)
-            K_b = sigma_f**2 * _unit_cross(X * lam, X_b * lam)
+            K_Z = sigma_f * unit_cross(X * lam, a.Z)
+            K_b = sigma_f**2 * unit_cross(X * lam, X_b * lam)
             means[t] += K_Z @ weights.inducing[t] + K_b @ weights.rows[t]
             if factor is None or variances is None:
                 continue
@@ -577,8 +588,8 @@ class _Local:
         V, chol_inverse, white_V = np.empty((t, n, m)), np.empty((t, n, n)), np.empty((t, n, m))
         inducing, rows = np.empty((t, m)), np.empty((t, n))
         for k, (lam, sigma_f) in enumerate(zip(a.lam, a.sigma_f, strict=True)):
-            V[k] = sigma_f * _unit_cross(X * lam, a.Z) @ a.white.T
-            R = sigma_f**2 * _unit_gram(X * lam) + C - V[k] @ V[k].T
+            V[k] = sigma_f * unit_cross(X * lam, a.Z) @ a.white.T
+            R = sigma_f**2 * unit_gram(X * lam) + C - V[k] @ V[k].T
             chol_inverse[k] = np.tril(np.linalg.inv(np.linalg.cholesky(R)))
             white_V[k] = chol_inverse[k] @ V[k]
             rows[k] = chol_inverse[k].T @ (chol_inverse[k] @ (y - V[k] @ a.v_mean))

@@ -17,22 +17,16 @@ from mosaicgp.model.family import APPROXIMATIONS
 from mosaicgp.model.noise import NoiseParameters
 from mosaicgp.model.posterior import ThetaPosterior
 from mosaicgp.model.predictive import (
-    first_order_error,
     joint_moments,
     local_factor,
     local_joint,
     local_moments,
-    mean_of_f,
     moments,
     predictive_state,
-    quick_error,
-    quick_moments,
-    theta_spread,
 )
 from mosaicgp.model.predictive import (
     new_rows as rows_of_block,
 )
-from mosaicgp.prediction import NARROW
 from problems import JITTER, random_problem
 
 seeds = st.integers(0, 2**32 - 1)
@@ -213,52 +207,6 @@ def test_far_from_the_data_the_prior_returns(seed, distance, ratio, both):
     assert_allclose(mean, 0.0, atol=scale * reach)
     assert_allclose(variance, second, rtol=min(scale**2 * reach, 1.0) + 1e-9)
     assert np.all(variance > 0)
-
-
-def _fitted_state(kind, seed, xi, beta):
-    """A state whose q(s) is optimal for its rows, and those rows."""
-    problem = random_problem(kind, seed, d=3, m=8, sizes=(20,))
-    parameters = problem.parameters
-    theta = parameters.theta._replace(xi=jnp.full(3, xi), beta=jnp.asarray(beta))
-    parameters = parameters._replace(theta=theta)
-    structure = problem.approximation.noise
-    summed = total_statistics(
-        parameters, problem.stacked, structure, Mehler(1), jnp.asarray(JITTER)
-    )
-    state = predictive_state(parameters, optimal_inducing(summed), structure, jnp.asarray(JITTER))
-    return state, problem.X
-
-
-@pytest.mark.parametrize("kind", ["dtc", "fitc"])
-@given(seed=seeds)
-def test_a_narrow_posterior_needs_only_the_first_order(kind, seed):
-    """Where Σρ is below what predictions call narrow, the rest is below 1e-7 of the variance."""
-    state, X = _fitted_state(kind, seed, 1e-6, 1e-6)
-    assert np.all(theta_spread(X, np.full(3, 1e-6)) < NARROW)
-    closed, short = (moments(state, jnp.asarray(X), bayesian=True, narrow=n) for n in (False, True))
-    assert_allclose(short[0], closed[0], rtol=1e-12)
-    assert_allclose(short[1], closed[1], rtol=1e-7)
-    assert_allclose(mean_of_f(state, jnp.asarray(X)), closed[0], rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("xi", [0.0, 1e-7, 1e-5, 1e-3])
-@given(seed=seeds)
-def test_shorter_ways_are_as_wrong_as_their_bounds_allow(xi, seed):
-    """Against the closed form, at rows of the data and far from them; exact for a known θ."""
-    state, X = _fitted_state("fitc", seed, xi, 0.1 * xi)
-    X = np.concatenate([X, 3.0 * X])
-    closed_mean, exact = closed(state, jnp.asarray(X), True)
-    theta = state.parameters.theta
-    second = float(theta.alpha**2 + theta.beta)
-    spread, v_square = theta_spread(X, np.full(3, xi)), float(jnp.sum(state.q.v_mean**2))
-    for found, error in (
-        (quick_moments(state, jnp.asarray(X)), quick_error),
-        (moments(state, jnp.asarray(X), bayesian=True, narrow=True), first_order_error),
-    ):
-        assert_allclose(found[0], closed_mean, rtol=1e-9, atol=1e-12)
-        wrong = np.abs(found[1] - exact)
-        assert np.all(wrong <= second * error(spread, v_square) + 1e-9)
-        assert np.all(found[1] > 0)
 
 
 def test_a_posterior_wider_than_the_prior_has_no_root():

@@ -8,9 +8,7 @@ law of total variance over fixed nodes of θ.
 from typing import NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
-from numpy.typing import NDArray
 
 from mosaicgp.model.bound import Block, Parameters, Prepared, prepare
 from mosaicgp.model.expectations import (
@@ -24,7 +22,7 @@ from mosaicgp.model.expectations import (
 from mosaicgp.model.kernel import cross, gram, se
 from mosaicgp.model.linalg import cholesky, inner_congruence, triangular_inverse, upper_root
 from mosaicgp.model.noise import Noise
-from mosaicgp.model.posterior import InducingPosterior, ThetaPosterior
+from mosaicgp.model.posterior import InducingPosterior
 
 # How much more than the prior's variance q(s) may have in any direction, by rounding alone.
 WIDER = 1e-12
@@ -69,21 +67,8 @@ def excess(state: PredictiveState) -> Array:
     return inner_congruence(L_inv, q.v_cov() + jnp.outer(q.v_mean, q.v_mean) - eye)
 
 
-def mean_of_f(state: PredictiveState, X_new: Array) -> Array:
-    """Mean of f* at each row (n,)."""
-    theta = state.parameters.theta
-    weights = state.white @ state.q.v_mean
-    return theta.alpha * (unit_omega(X_new, state.parameters.Z, theta) @ weights)
-
-
-def moments(
-    state: PredictiveState, X_new: Array, bayesian: bool, narrow: bool = False
-) -> tuple[Array, Array]:
-    """Mean and variance of f* at each row (n,), (n,): the paper's appendix, in closed form.
-
-    ``narrow``: q(θ) is so narrow at these rows that the expansion of the second moments of the
-    kernel ends after its first order (``theta_spread``), which costs far less.
-    """
+def moments(state: PredictiveState, X_new: Array, bayesian: bool) -> tuple[Array, Array]:
+    """Mean and variance of f* at each row (n,), (n,): the paper's appendix, in closed form."""
     theta, Z = state.parameters.theta, state.parameters.Z
     unit = unit_omega(X_new, Z, theta)
     white = unit @ state.white
@@ -92,66 +77,9 @@ def moments(
     # k_** − kΣ⁻¹k + kΣ⁻¹SΣ⁻¹k and the variance that β gives the mean: each is positive.
     conditional = 1.0 - jnp.sum(white**2, axis=1) + jnp.sum((unit @ state.spread) ** 2, axis=1)
     variance = second * conditional + theta.beta * mean**2
-    if bayesian and narrow:
-        variance = variance + second * _first_order(X_new, Z, unit, excess(state), theta)
-    elif bayesian:
+    if bayesian:
         variance = variance + quadratic_remainder(X_new, Z, excess(state), theta)
     return theta.alpha * mean, _above_rounding(variance, second)
-
-
-def _first_order(X: Array, Z: Array, unit: Array, A: Array, theta: ThetaPosterior) -> Array:
-    """Σ_zz' A_zz' (E[k k']/σ² − ω ω') at each row (n,), to first order in ρ."""
-
-    def add(total: Array, indices: tuple[Array, Array]) -> tuple[Array, None]:
-        term = unit * mehler_factor(X, Z, theta, *indices)
-        return total + jnp.sum((term @ A) * term, axis=1), None
-
-    dims, degrees = map(jnp.asarray, term_table(Z.shape[1], 1))
-    return lax.scan(add, jnp.zeros_like(X[:, 0]), (dims, degrees))[0]
-
-
-def quick_moments(state: PredictiveState, X_new: Array) -> tuple[Array, Array]:
-    """Mean and variance of f* at each row (n,), (n,), with one triangular product of n × m × m.
-
-    With P = root rootᵀ the variance over q(λ) is (α² + β)[1 − ωᵀPω − Tr(P cov k) + var(kᵀΣ⁻¹m)],
-    and β's share. The first order of the last term costs n·m·d and is taken; Tr(P cov k) lies
-    between 0 and Σξx², near Σξx² ωᵀPω, which takes its place. ``quick_error`` bounds what is wrong.
-    """
-    theta, Z = state.parameters.theta, state.parameters.Z
-    unit = unit_omega(X_new, Z, theta)
-    h = Z.shape[0] // 2
-    taken = jnp.sum((unit[:, :h] @ state.root[:h, :h]) ** 2, axis=1)
-    taken = taken + jnp.sum((unit @ state.root[:, h:]) ** 2, axis=1)
-    weights = state.white @ state.q.v_mean
-    mean_and_slopes = unit @ jnp.column_stack([weights, weights[:, None] * Z])
-    mean, slopes = mean_and_slopes[:, 0], mean_and_slopes[:, 1:]
-    square = theta.xi * X_new**2
-    slope = (theta.nu * X_new * mean[:, None] - slopes) / (1.0 + square)
-    of_mean = jnp.sum(square * slope**2, axis=1)
-    # Tr(P cov k) can be at most what ωᵀPω leaves of one, and so the variance stays positive.
-    correction = jnp.minimum(jnp.sum(square, axis=1) * taken, 1.0 - taken)
-    second = theta.alpha**2 + theta.beta
-    variance = second * (1.0 - taken - correction + of_mean) + theta.beta * mean**2
-    return theta.alpha * mean, _above_rounding(variance, second)
-
-
-def theta_spread(X: NDArray[np.float64], xi: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Σ_k ξ_k x_k² at each row (n,): how far q(λ) moves a row in the space of Z, squared."""
-    return X**2 @ xi
-
-
-def quick_error(spread: NDArray[np.float64], v_square: float) -> NDArray[np.float64]:
-    """A bound on how wrong ``quick_moments`` has the variance, over α² + β, at ``theta_spread``.
-
-    ``v_square`` is mᵀΣ⁻¹m. The first term is the Poincaré inequality of q(λ) with derivatives of a
-    process of unit variance, the second its like of second order (docs/mathematics.md).
-    """
-    return spread + 1.5 * spread**2 * v_square
-
-
-def first_order_error(spread: NDArray[np.float64], v_square: float) -> NDArray[np.float64]:
-    """The same for ``moments`` with ``narrow``, which leaves out the second order of all terms."""
-    return 1.5 * spread**2 * (1.0 + v_square)
 
 
 def joint_moments(
