@@ -135,7 +135,7 @@ def page(results: list[dict]) -> str:
         "Defaults of the estimator but for the two numbers beside the approximation: inducing",
         "points and rows of a block. RMSE and MNLP in the target's unit (kin40k, protein:",
         "standardised on the training rows, split test0 unless named; the others: random 5% test",
-        "rows, nycflights13 over five seeds, mean ± standard error). Coverage of 95% intervals of y.",
+        "rows, nycflights13 over five seeds, mean ± standard error). Coverage is of 95% intervals.",
         "",
         "`make bench-accuracy DATA=folder` on " + description() + ".",
         "",
