@@ -102,6 +102,8 @@ def runs(
         yield "protein", "pic 100/512", split, SparseGPRegressor(block_size=512)
         single = SparseGPRegressor(block_size=512, dtype="float32")
         yield "protein", "pic 100/512, dtype=float32", split, single
+        kmeans = SparseGPRegressor(block_size=512, partition="kmeans")
+        yield "protein", 'pic 100/512, partition="kmeans"', split, kmeans
         yield "protein", "boosting", split, None
         for name in UNTOUCHED:
             other = published_split(folder / "protein.parquet", name)
@@ -112,6 +114,8 @@ def runs(
         X = np.column_stack([table[name].to_numpy().astype(float) for name in names])
         split = random_split(X, table["speed"].to_numpy().astype(float), 0)
         yield "traffic", "pic 100/256", split, SparseGPRegressor()
+        kmeans = SparseGPRegressor(partition="kmeans")
+        yield "traffic", 'pic 100/256, partition="kmeans"', split, kmeans
         yield "traffic", "boosting", split, None
     if "nycflights13" in only:
         flights = load_flights()
@@ -130,8 +134,8 @@ def page(results: list[dict]) -> str:
         "",
         "Defaults of the estimator but for the two numbers beside the approximation: inducing",
         "points and rows of a block. RMSE and MNLP in the target's unit (kin40k, protein:",
-        "standardised on the training rows, split test0; the others: random 5% test rows,",
-        "nycflights13 over five seeds, mean ± standard error). Coverage of 95% intervals of y.",
+        "standardised on the training rows, split test0 unless named; the others: random 5% test",
+        "rows, nycflights13 over five seeds, mean ± standard error). Coverage is of 95% intervals.",
         "",
         "`make bench-accuracy DATA=folder` on " + description() + ".",
         "",
@@ -143,7 +147,46 @@ def page(results: list[dict]) -> str:
         rows = [r for r in results if (r["table"], r["method"]) == key]
         cells = [_cell(rows, name, form) for name, form in FORMATS.items()]
         lines.append(f"| {key[0]} | {key[1]} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+    lines += ["", "| target | measured | |", "|---|---|---|"]
+    for (table, method), limits in TARGETS.items():
+        rows = [r for r in results if (r["table"], r["method"]) == (table, method)]
+        for name, (least, most) in limits.items() if rows else ():
+            value = float(np.mean([r[name] for r in rows]))
+            what = f"{table}, {method}: {name} in [{least:g}, {most:g}]"
+            lines.append(
+                f"| {what} | {value:.4g} | {'met' if least <= value <= most else 'missed'} |"
+            )
+    return "\n".join([*lines, "", NOTE]) + "\n"
+
+
+INTERVALS = (0.93, 0.97)
+MINUTES_5 = (0.0, 300.0)
+TARGETS = {
+    ("kin40k", "pic 100/1200"): {
+        "rmse": (0.0, 0.11),
+        "mnlp": (-np.inf, -0.85),
+        "coverage": INTERVALS,
+        "fit_s": MINUTES_5,
+    },
+    ("kin40k", "pic 100/256, max_time=10"): {"rmse": (0.0, 0.37)},
+    ("protein", "pic 100/512"): {
+        "rmse": (0.0, 0.58),
+        "mnlp": (-np.inf, 0.75),
+        "coverage": INTERVALS,
+        "fit_s": MINUTES_5,
+    },
+    ("traffic", "pic 100/256"): {"rmse": (0.0, 6.2), "coverage": INTERVALS},
+    ("nycflights13", "pic 100/256"): {"rmse": (0.0, 32.6), "coverage": INTERVALS},
+}
+NOTE = """\
+The flights should also be predicted better than by boosting on the same splits, and at least four
+minutes better than by dtc; an RMSE of 0.37 on kin40k is what SVGPs with 256 inducing inputs reach
+after 4,000 steps.
+
+How the settings were found: the defaults (rate, start of k^ε, adaptation of the partition) were
+compared on test0 of kin40k and protein and on seed 0 of traffic and nycflights13; test1 and
+test2, and seeds 1 to 4 of nycflights13, had no part in that. The rows of `partition="kmeans"`
+show why the tree is the default."""
 
 
 FORMATS = {"rmse": ".4g", "mnlp": ".4g", "coverage": ".3f", "fit_s": ".0f", "predict_s": ".0f"}

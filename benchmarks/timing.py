@@ -1,4 +1,4 @@
-"""The time of a training step, and pictures of how a figure depends on the number of rows."""
+"""The time of a training step, and the pictures of the benchmarks."""
 
 import resource
 from collections.abc import Mapping, Sequence
@@ -40,5 +40,22 @@ def plot_by_rows(
         ax.set_title(title, fontsize="medium")
         if len(lines) > 1:
             ax.legend(frameon=False)
+    figure.savefig(path, dpi=100)
+    plt.close(figure)
+
+
+def plot_bars(path: Path, panels: Mapping[str, Mapping[str, float]], form: str) -> None:
+    """One panel a figure, one bar a name, with its value."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, len(panels), figsize=(7.6, 2.6), layout="constrained")
+    for ax, (title, values) in zip(np.atleast_1d(axes), panels.items(), strict=True):
+        names = sorted(values, key=lambda name: values[name], reverse=True)
+        colours = ["C0" if "mosaicgp" in name else "0.7" for name in names]
+        bars = ax.barh(names, [values[name] for name in names], color=colours)
+        ax.bar_label(bars, fmt=form, padding=3)
+        ax.set_xlim(right=1.25 * max(values.values()))
+        ax.set_title(title, fontsize="medium")
+        ax.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=100)
     plt.close(figure)

@@ -16,9 +16,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from mosaicgp.model.expectations import Route, omega, psi, upsilon
+from mosaicgp.model.dense import dense_statistics
+from mosaicgp.model.expectations import Mehler, Route, first_order, omega, psi, upsilon
 from mosaicgp.model.kernel import inducing_cholesky, right_whiten
-from mosaicgp.model.linalg import cholesky
+from mosaicgp.model.linalg import cholesky, triangular_inverse
 from mosaicgp.model.noise import DiagonalFactor, Noise, NoiseParameters, NoiseState
 from mosaicgp.model.posterior import (
     InducingPosterior,
@@ -26,6 +27,9 @@ from mosaicgp.model.posterior import (
     ThetaPosterior,
     from_natural,
 )
+
+# Matrices of an expansion that are held at once; larger ones go term by term.
+STACK_BYTES = 2**26
 
 
 class Parameters(NamedTuple):
@@ -45,9 +49,10 @@ class Block(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """What all blocks share: the factor L of Σ and the state of the noise."""
+    """What all blocks share: the factor L of Σ, its inverse, and the state of the noise."""
 
     L: Array
+    L_inverse: Array
     noise: NoiseState
 
 
@@ -62,7 +67,7 @@ class Statistics(NamedTuple):
 def prepare(parameters: Parameters, noise: Noise, jitter: Array) -> Prepared:
     """Factor Σ and the noise kernel's inducing covariance."""
     L = inducing_cholesky(parameters.Z, jitter)
-    return Prepared(L, noise.prepare(parameters.noise, jitter))
+    return Prepared(L, triangular_inverse(L), noise.prepare(parameters.noise, jitter))
 
 
 def block_statistics(
@@ -76,6 +81,8 @@ def block_statistics(
     """The statistics of one block."""
     theta, Z = parameters.theta, parameters.Z
     X, y, mask = block
+    if noise.correlated and _stack_bytes(route, X.shape[0], Z) <= STACK_BYTES:
+        return _by_products(parameters, prepared, block, noise, route)
     factor = noise.factor(prepared.noise, X, mask)
     white_y = factor.whiten(y[:, None])[:, 0]
     mean = right_whiten(omega(X, Z, theta) * mask[:, None], prepared.L)
@@ -92,6 +99,34 @@ def block_statistics(
     )
 
 
+def _stack_bytes(route: Route, n: int, Z: Array) -> float:
+    """Memory of all matrices of an expansion of first order for n rows; of others, infinite."""
+    m, d = Z.shape
+    if not isinstance(route, Mehler) or route.order > 1:
+        return jnp.inf
+    return float((1 + d * route.order) * n * m * Z.dtype.itemsize)
+
+
+def _by_products(
+    parameters: Parameters, prepared: Prepared, block: Block, noise: Noise, route: Route
+) -> Statistics:
+    """The same for correlated noise from all matrices of the expansion at once: a few large
+    products, without derivatives of factors (of independent noise they would take longer than term
+    by term)."""
+    theta, Z = parameters.theta, parameters.Z
+    X, y, mask = block
+    order = route.order if isinstance(route, Mehler) else 0
+    stack = first_order(X, Z, theta, order) * mask[:, None, None]
+    n, t, m = stack.shape
+    white = (stack.reshape(n * t, m) @ prepared.L_inverse.T).reshape(n, t, m)
+    K_bb = upsilon(X, X, theta) * (mask[:, None] * mask[None, :])
+    C = noise.covariance(prepared.noise, X, mask)
+    Q, g, constant = dense_statistics(white, K_bb, C, y)
+    second, size = theta.alpha**2 + theta.beta, jnp.sum(mask)
+    constant = constant - 0.5 * size * jnp.log(2 * jnp.pi)
+    return Statistics(second * Q, theta.alpha * g, constant)
+
+
 def total_statistics(
     parameters: Parameters,
     blocks: Block,
@@ -106,10 +141,12 @@ def total_statistics(
         block = jax.tree.map(lambda part: part[0], blocks)
         return block_statistics(parameters, prepared, block, noise, route, nodes)
 
-    # Recomputed in the backward pass, so that memory is that of one block.
-    @jax.checkpoint
     def one(parameters: Parameters, prepared: Prepared, block: Block) -> Statistics:
         return block_statistics(parameters, prepared, block, noise, route, nodes)
+
+    if _stack_bytes(route, blocks.y.size, parameters.Z) > STACK_BYTES:
+        # Recomputed in the backward pass, so that memory is that of one block.
+        one = jax.checkpoint(one)
 
     def add(total: Statistics, block: Block) -> tuple[Statistics, None]:
         return jax.tree.map(jnp.add, total, one(parameters, prepared, block)), None

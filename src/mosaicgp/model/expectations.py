@@ -180,6 +180,19 @@ def mehler_factor(X: Array, Z: Array, q: ThetaPosterior, dims: Array, degrees: A
     return factor
 
 
+def first_order(X: Array, Z: Array, q: ThetaPosterior, order: int) -> Array:
+    """ω and, with ``order`` one, √ξ_k ∂ω/∂ν_k for every k, at unit amplitude (n, t, m).
+
+    Ψ to that order is Σ_t K_tᵀC⁻¹K_t of these, times α² + β.
+    """
+    unit = unit_omega(X, Z, q)[:, None]
+    if order == 0:
+        return unit
+    slope = -jnp.sqrt(q.xi) * X / (1.0 + q.xi * X**2)
+    factors = slope[:, :, None] * ((q.nu * X)[:, :, None] - Z.T[None])
+    return jnp.concatenate([unit, unit * factors], axis=1)
+
+
 def _mehler_terms(
     X: Array, Z: Array, unit: Array, factor: Factor, q: ThetaPosterior, order: int
 ) -> Array:

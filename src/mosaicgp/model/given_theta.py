@@ -14,13 +14,13 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from mosaicgp.model.bound import Block, Parameters, Statistics
+from mosaicgp.model.dense import dense_statistics
 from mosaicgp.model.kernel import cross, gram, inducing_gram, squared_distance
 from mosaicgp.model.linalg import (
     cholesky,
     gram_of_columns,
     inner_congruence,
     outer_congruence,
-    transposed,
     triangular_inverse,
 )
 from mosaicgp.model.noise import Noise
@@ -71,7 +71,7 @@ def _correlated(
         (lam,), (sigma_f,) = nodes_to_theta(node, parameters.theta)
         K = cross(X, parameters.Z, lam, sigma_f) * mask[:, None]
         K_bb = gram(X, lam, sigma_f**2) * (mask[:, None] * mask[None, :])
-        return dense_statistics(K, K_bb, noise.covariance(state, X, mask), y)
+        return dense_statistics(K[:, None], K_bb, noise.covariance(state, X, mask), y)
 
     if blocks.X.shape[0] == 1:
         block = jax.tree.map(lambda part: part[0], blocks)
@@ -149,44 +149,3 @@ def _whiten_backward(
 
 
 whiten.defvjp(_whiten_forward, _whiten_backward)
-
-
-@jax.custom_vjp
-def dense_statistics(K: Array, K_bb: Array, C: Array, y: Array) -> tuple[Array, Array, Array]:
-    """KᵀC⁻¹K (m, m), KᵀC⁻¹y (m,) and −½[log|C| + yᵀC⁻¹y + Tr(C⁻¹K_bb)] of one block."""
-    return _dense_forward(K, K_bb, C, y)[0]
-
-
-_DenseSaved = tuple[Array, Array, Array, Array]
-
-
-def _dense_forward(
-    K: Array, K_bb: Array, C: Array, y: Array
-) -> tuple[tuple[Array, Array, Array], _DenseSaved]:
-    chol = cholesky(C)
-    root = triangular_inverse(chol)
-    C_inv = transposed(root) @ root
-    W, u = C_inv @ K, C_inv @ y
-    log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(chol)))
-    constant = -0.5 * (log_det + y @ u + jnp.sum(C_inv * K_bb))
-    return (K.T @ W, K.T @ u, constant), (K_bb, C_inv, W, u)
-
-
-def _dense_backward(
-    saved: _DenseSaved, bars: tuple[Array, Array, Array]
-) -> tuple[Array, Array, Array, Array]:
-    K_bb, C_inv, W, u = saved
-    Q_bar, g_bar, constant_bar = bars
-    Q_bar = 0.5 * (Q_bar + Q_bar.T)
-    WQ = W @ Q_bar
-    Wg = W @ g_bar
-    K_bar = 2.0 * WQ + jnp.outer(u, g_bar)
-    # −½c̄(C⁻¹ − uuᵀ − C⁻¹K_bbC⁻¹) − WQ̄Wᵀ − sym(u(Wḡ)ᵀ)
-    cross_term = 0.5 * constant_bar * u - Wg
-    rank_one = 0.5 * (jnp.outer(u, cross_term) + jnp.outer(cross_term, u))
-    C_bar = 0.5 * constant_bar * (C_inv @ (K_bb @ C_inv) - C_inv) + rank_one - WQ @ W.T
-    y_bar = Wg - constant_bar * u
-    return K_bar, -0.5 * constant_bar * C_inv, C_bar, y_bar
-
-
-dense_statistics.defvjp(_dense_forward, _dense_backward)
