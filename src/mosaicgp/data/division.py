@@ -23,8 +23,9 @@ from mosaicgp.data.blocks import (
     grouped,
     least_rows,
 )
-from mosaicgp.data.buckets import Buckets, scattered
+from mosaicgp.data.buckets import GROUPS, Buckets, scattered
 from mosaicgp.data.disk import DiskBlocks, Workspace, bytes_of, written
+from mosaicgp.data.memory import give_back
 from mosaicgp.data.partition import BalancedTree, KMeansCells, Partition
 from mosaicgp.data.rows import Rows
 
@@ -72,6 +73,7 @@ def divide(
 
     with scattered(rows, coarse.assign, coarse.n_blocks, workspace) as buckets:
         trees, sizes = zip(*buckets.rearrange(grown), strict=True)
+    give_back()
     blocks = _blocks(buckets, np.concatenate(sizes), block_rows)
     return Division(coarse.grafted(trees), blocks)
 
@@ -94,6 +96,7 @@ def arranged(
         rows, lambda X: partition.assign(X) // per_bucket, n_buckets, workspace
     ) as buckets:
         sizes = buckets.rearrange(sorted_by_cell)
+    give_back()
     return _blocks(buckets, np.concatenate(sizes), block_rows)
 
 
@@ -119,9 +122,11 @@ def n_blocks_of(n: int, block_rows: int) -> int:
 
 
 def _require_room(rows: Rows, workspace: Workspace | None) -> None:
-    """Twice the rows: as they are scattered, and by block."""
+    """The rows, and those of two groups of buckets twice: as they are scattered, and by block."""
     if workspace is not None:
-        workspace.require(2 * bytes_of(rows.count(), rows.n_features))
+        n = rows.count()
+        groups = min(GROUPS, _n_buckets(n))
+        workspace.require(bytes_of(n + n * min(2, groups) // groups, rows.n_features))
 
 
 def _n_buckets(n: int) -> int:
