@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mosaicgp.checkpoints import Checkpoint, Snapshot
 from mosaicgp.data.blocks import Blocks, StoredBlocks, chunk
 from mosaicgp.data.disk import Workspace, bytes_of, written
-from mosaicgp.data.division import divide
+from mosaicgp.data.division import divide, working_bytes
 from mosaicgp.data.memory import give_back
 from mosaicgp.data.partition import Partition
 from mosaicgp.data.rows import ArrayRows, Rows, StandardRows, whole
@@ -523,6 +523,13 @@ def rows_a_step(plan: Plan, n: int) -> int:
         return plan.batch_rows or ROWS_A_STEP
     n_blocks = max(1, (plan.batch_rows or BLOCK_ROWS_A_STEP) // plan.block_rows)
     return n_blocks * plan.block_rows
+
+
+def bytes_on_disk(plan: Plan, n: int, d: int) -> int:
+    """Room that a fit takes on disk for n rows of d inputs, at most."""
+    if isinstance(plan.settings, exact.Settings) or not _on_disk(plan, n, d):
+        return 0
+    return working_bytes(n, d) if plan.switches.approximation.blocked else bytes_of(n, d)
 
 
 def _on_disk(plan: Plan, n: int, d: int) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from mosaicgp.data import buckets, division
 from mosaicgp.data.blocks import LARGEST_CELL, TableBlocks
-from mosaicgp.data.disk import DiskBlocks, WorkFolderError, Workspace
+from mosaicgp.data.disk import DiskBlocks, WorkFolderError, Workspace, bytes_of
 from mosaicgp.data.partition import BalancedTree
 from mosaicgp.data.rows import ArrayRows
 
@@ -121,6 +121,41 @@ def test_a_folder_that_cannot_be_written_or_is_in_use_is_refused(tmp_path):
         Workspace(tmp_path / "mine")
     first.release()
     Workspace(tmp_path / "mine").release()
+
+
+def test_scattered_rows_go_as_buckets_are_placed(rows, in_buckets, monkeypatch, tmp_path):
+    """So that the disk never holds all rows twice."""
+    monkeypatch.setattr(buckets, "GROUPS", 4)
+    left, done = [], buckets.FileBuckets.done
+
+    def watched(self, bucket):
+        done(self, bucket)
+        left.append(len(list((tmp_path / "work").glob("mosaicgp-buckets-*/runs-*.f64"))))
+
+    monkeypatch.setattr(buckets.FileBuckets, "done", watched)
+    divided(rows, workspace=Workspace(tmp_path / "work"))
+    assert len(left) > 4 and left == sorted(left, reverse=True)
+    assert set(left) == {4, 3, 2, 1, 0}
+
+
+def test_rows_that_tie_ask_for_room_when_it_is_known(in_buckets, monkeypatch, tmp_path):
+    """All in one bucket they are on disk twice; what was asked for before was less."""
+    n = 12_000
+    tied = ArrayRows(np.ones((n, D)), np.arange(float(n)))
+    first = division.working_bytes(n, D)
+    assert first < 2 * bytes_of(n, D)
+    usage = type("Usage", (), {"free": first})
+    monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
+    scatter = buckets.FileBuckets.__init__
+
+    def takes_room(self, *arguments):
+        scatter(self, *arguments)
+        usage.free -= bytes_of(n, D)
+
+    monkeypatch.setattr(buckets.FileBuckets, "__init__", takes_room)
+    with pytest.raises(WorkFolderError, match="needs"):
+        divided(tied, workspace=Workspace(tmp_path / "work"))
+    assert not list((tmp_path / "work").glob("mosaicgp-*"))
 
 
 def test_a_failure_in_a_thread_is_raised(rows, in_buckets, monkeypatch, tmp_path):

@@ -121,12 +121,16 @@ def n_blocks_of(n: int, block_rows: int) -> int:
     return -(-n // block_rows)
 
 
+def working_bytes(n: int, n_features: int) -> int:
+    """Room that n rows take on disk while they are divided: once, and those of two groups of
+    buckets twice, as they were scattered and by block."""
+    groups = min(GROUPS, _n_buckets(n))
+    return bytes_of(n + n * min(2, groups) // groups, n_features)
+
+
 def _require_room(rows: Rows, workspace: Workspace | None) -> None:
-    """The rows, and those of two groups of buckets twice: as they are scattered, and by block."""
     if workspace is not None:
-        n = rows.count()
-        groups = min(GROUPS, _n_buckets(n))
-        workspace.require(bytes_of(n + n * min(2, groups) // groups, rows.n_features))
+        workspace.require(working_bytes(rows.count(), rows.n_features))
 
 
 def _n_buckets(n: int) -> int:
