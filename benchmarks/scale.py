@@ -1,6 +1,6 @@
 """Tables larger than memory: peak memory, the pass that divides them, iterations and predictions.
 
-`scale.py [--rows 1000000 10000000 30000000] [--folder PATH] [--out PATH]`
+`scale.py [--rows 100000 1000000 10000000 30000000] [--folder PATH] [--out PATH]`
 
 Generates a Parquet folder of each size (eight inputs and a target) in PATH, fits pic with its
 defaults in a process of its own, and reports what that process measured of itself; then fits one of
@@ -15,6 +15,7 @@ import tempfile
 import time
 import warnings
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,14 @@ from timing import peak_mb, plot_by_rows, step_ms
 
 FILE_ROWS = 1_000_000
 INPUTS = 8
+
+NOTES = """
+What the peak is made of: libraries and compiled code (300 MB), compilation (300 MB more, given back
+at the next division), and parts of the table that threads have in hand while it is divided. Nothing
+of it grows with the table. Two things did, or seemed to: blocks in mapped files counted as resident
+memory by the pages around them, and freed memory stayed in the arenas of threads; blocks are now
+read, and memory is given back after a division.
+"""
 
 
 def generate(folder: Path, n: int) -> None:
@@ -67,7 +76,7 @@ def fit(folder: Path, storage: str, iterations: int) -> dict[str, object]:
         "rows": n,
         "seconds": time.perf_counter() - began,
         "peak_mb": peak_mb(),
-        "division_rows_per_second": max(c / s for c, s in passes if c == n),
+        "division_rows_per_second": float(np.median([c / s for c, s in passes if c == n])),
         "step_ms": step_ms(model.history_["seconds"], model.history_["rate"]),
     }
 
@@ -98,17 +107,62 @@ def measured(*command: object) -> dict:
     return result
 
 
-def page(results: list[dict], turns: dict[str, list[float]], turn_rows: int, n: int) -> str:
-    """The figures as a Markdown page."""
+class Figure(NamedTuple):
+    """A figure with its target: what it is, both as text, and whether the target is met."""
+
+    what: str
+    target: str
+    measured: str
+    met: bool
+
+
+def figures(results: list[dict], turns: dict[str, list[float]], turn_rows: int) -> list[Figure]:
+    """The figures that have a target."""
+    largest = results[-1]
     steps = [float(np.median(r["step_ms"])) for r in results]
     peaks = [r["peak_mb"] for r in results if r["rows"] >= 10**6]
-    share = np.median(turns["memory"]) / np.median(turns["disk"])
+    peak = max(r["peak_mb"] for r in results) / 1000
+    ratio = max(steps) / min(steps)
+    share = 100 * np.median(turns["memory"]) / np.median(turns["disk"])
+    speed = largest["division_rows_per_second"]
+    return [
+        Figure("peak memory", "below 1.5 GB", f"{peak:.2f} GB", peak < 1.5),
+        Figure(
+            "the same, from 10⁶ rows on",
+            "flat within 150 MB",
+            f"{max(peaks) - min(peaks):.0f} MB",
+            max(peaks) - min(peaks) <= 150,
+        ),
+        Figure(
+            f"rows divided a second, {largest['rows']:,} rows",
+            "above 1,000,000",
+            f"{speed:,.0f}",
+            speed > 1e6,
+        ),
+        Figure(
+            "seconds an iteration, largest over smallest",
+            "at most 1.15",
+            f"{ratio:.2f}",
+            ratio <= 1.15,
+        ),
+        Figure(
+            f"iterations a second from disk against from memory, {turn_rows:,} rows, in turns",
+            "at least 85%",
+            f"{share:.0f}%",
+            share >= 85,
+        ),
+    ]
+
+
+def page(results: list[dict], turns: dict[str, list[float]], turn_rows: int, n: int) -> str:
+    """The figures as a Markdown page."""
     lines = [
         "# Tables on disk",
         "",
         f"pic with its defaults on a generated Parquet folder of {INPUTS} inputs, {n:,} steps,",
         "every fit in a process of its own, whose peak memory this is. Rows are divided from the",
-        "Parquet files into blocks on disk. A step is the median over windows of the search.",
+        "Parquet files into blocks on disk, the pass over all rows for a sample included. A step",
+        "is the median over windows of the search.",
         "",
         f"`make bench-scale` on {description()}.",
         "",
@@ -119,24 +173,15 @@ def page(results: list[dict], turns: dict[str, list[float]], turn_rows: int, n: 
     ]
     lines += [
         f"| {r['rows']:,} | {r['seconds']:.0f} | {r['peak_mb']:.0f} | "
-        f"{r['division_rows_per_second']:,.0f} | {step:.2f} |"
-        for r, step in zip(results, steps, strict=True)
+        f"{r['division_rows_per_second']:,.0f} | {np.median(r['step_ms']):.2f} |"
+        for r in results
     ]
-    fastest = results[-1]["division_rows_per_second"]
+    lines += ["", "| figure | target | measured | |", "|---|---|---|---|"]
     lines += [
-        "",
-        "| figure | target | measured |",
-        "|---|---|---|",
-        f"| peak memory | below 1.5 GB | {max(r['peak_mb'] for r in results) / 1000:.2f} GB |",
-        f"| the same, from 10⁶ rows on | flat within 150 MB | {max(peaks) - min(peaks):.0f} MB |",
-        f"| rows divided a second, {results[-1]['rows']:,} rows | above 1,000,000 "
-        f"| {fastest:,.0f} |",
-        f"| seconds an iteration, largest over smallest | at most 1.15 "
-        f"| {max(steps) / min(steps):.2f} |",
-        f"| iterations a second from disk against from memory, {turn_rows:,} rows, in turns "
-        f"| at least 85% | {100 * share:.0f}% |",
+        f"| {f.what} | {f.target} | {f.measured} | {'met' if f.met else 'missed'} |"
+        for f in figures(results, turns, turn_rows)
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n" + NOTES
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """Division of rows into blocks: in one round or two, in memory or on disk."""
 
 import pickle
+import sys
 import tracemalloc
 
 import numpy as np
@@ -121,6 +122,25 @@ def test_a_folder_that_cannot_be_written_or_is_in_use_is_refused(tmp_path):
         Workspace(tmp_path / "mine")
     first.release()
     Workspace(tmp_path / "mine").release()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limit of the size of files")
+@pytest.mark.parametrize("rows_that_fit", [100, 2000])
+def test_a_disk_that_fills_up_is_named(rows, rows_that_fit, in_buckets, monkeypatch, tmp_path):
+    """While rows are scattered, or while they are written by block."""
+    import resource
+
+    monkeypatch.setattr(buckets, "GROUPS", 8)
+    workspace = Workspace(tmp_path / "work")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_of(rows_that_fit, D), before[1]))
+    try:
+        with pytest.raises(WorkFolderError, match=r"cannot be written \(.*Make room"):
+            divided(rows, workspace=workspace)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    workspace.release(keep=False)
+    assert [path.name for path in (tmp_path / "work").iterdir()] == ["work.lock"]
 
 
 def test_scattered_rows_go_as_buckets_are_placed(rows, in_buckets, monkeypatch, tmp_path):

@@ -20,7 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaicgp.data.blocks import StoredBlocks, TableBlocks
-from mosaicgp.data.disk import DiskBlocks, RecordFile, Workspace, bytes_of, records
+from mosaicgp.data.disk import (
+    DiskBlocks,
+    RecordFile,
+    Workspace,
+    bytes_of,
+    records,
+    working_file,
+)
 from mosaicgp.data.rows import Part, Rows
 from mosaicgp.data.threads import in_threads
 
@@ -153,7 +160,7 @@ class FileBuckets(Buckets):
         self._counts = np.array([counts for counts, _ in parts])  # (runs, k)
         self._starts = np.array([starts for _, starts in parts])  # within the file of the group
         self.first[1:] = np.cumsum(self._counts.sum(axis=0))
-        with target.open("wb") as file:
+        with working_file(target, "wb") as file:
             file.truncate(bytes_of(int(self.first[-1]), rows.n_features))
         self.room = bytes_of(int(np.sort(used)[-2:].sum()), rows.n_features)
 
@@ -212,6 +219,6 @@ def _small(n: int) -> type[np.unsignedinteger]:
 
 
 def _write(path: Path, offset: int, rows: FloatArray) -> None:
-    with path.open("r+b") as file:
+    with working_file(path, "r+b") as file:
         file.seek(offset)
         file.write(rows.data)
