@@ -98,7 +98,7 @@ def killed(run: Path, moment: float, expected: str) -> Killed | None:
     return found
 
 
-def page(found: list[Killed], seconds: float) -> str:
+def page(found: list[Killed], seconds: float, jobs: int) -> str:
     """The result as a Markdown page."""
     moments = [one.moment for one in found]
     stages = Counter(one.stage for one in found)
@@ -107,8 +107,8 @@ def page(found: list[Killed], seconds: float) -> str:
         "# Killed and resumed",
         "",
         f"A fit of pic with {ROWS:,} rows, blocks on disk, after a pilot on a third of them, takes",
-        f"{seconds:.0f} s. It was killed with SIGKILL at {len(found)} random moments, "
-        f"{min(moments):.1f} to {max(moments):.1f} s after its start,",
+        f"{seconds:.0f} s, {jobs} at a time. It was killed with SIGKILL at {len(found)} random "
+        f"moments, {min(moments):.1f} to {max(moments):.1f} s after its start,",
         "and resumed until it ended. Compared are all arrays of the posterior and predictions of",
         "1,000 rows; nothing temporary may be left in the working folder.",
         "",
@@ -154,7 +154,7 @@ def main() -> None:
             moments = rng.uniform(0.0, seconds, wanted)
             results = pool.map(killed, names, moments, [expected] * wanted)
             found += [one for one in results if one is not None]
-    text = page(found, seconds)
+    text = page(found, seconds, arguments.jobs)
     print(text)
     arguments.out.write_text(text)
 
