@@ -1,6 +1,7 @@
 """Datasets in place of arrays: the estimator's every method that takes rows."""
 
 import gc
+import os
 import pickle
 import warnings
 from copy import deepcopy
@@ -180,6 +181,38 @@ def test_nothing_is_left_in_the_folder_but_what_predictions_need(folder, tmp_pat
         work = tmp_path / kind
         fitted(model(kind, max_iter=5, storage="disk", work_dir=work), dataset)
         assert [p.name for p in work.glob("*.f64")] == left
+
+
+@pytest.mark.parametrize(("kind", "stage"), [("pic", "divide"), ("dtc", "written")])
+def test_a_file_that_changes_during_a_fit_ends_it_and_nothing_is_left(
+    folder, tmp_path, kind, stage, monkeypatch
+):
+    following = getattr(fitting, stage)
+
+    def meanwhile(*arguments):
+        os.utime(folder / "part-1.parquet", ns=(0, 12345))
+        return following(*arguments)
+
+    monkeypatch.setattr(fitting, stage, meanwhile)
+    dataset = open_dataset(folder, target="y", columns=["a", "b"])
+    ours = model(kind, storage="disk", work_dir=tmp_path / "work")
+    with pytest.raises(DatasetError, match=r"part-1\.parquet has changed"):
+        fitted(ours, dataset)
+    assert [path.name for path in (tmp_path / "work").iterdir()] == ["work.lock"]
+    assert not hasattr(ours, "posterior_")
+
+
+def test_room_on_disk_is_told_before_it_is_taken(tmp_path, monkeypatch, capsys):
+    def stop(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(estimator, "fit_rows", stop)
+    X, y = np.zeros((2000, 3)), np.arange(2000.0)
+    for storage, told in (("disk", True), ("memory", False)):
+        with pytest.raises(KeyboardInterrupt):
+            model(storage=storage, work_dir=str(tmp_path), verbose=1).fit(X, y)
+        # 2,000 rows of five numbers, twice: a single bucket
+        assert (f"fitting takes 0.00016 GB in {tmp_path}" in capsys.readouterr().err) == told
 
 
 def test_a_category_never_seen_is_named(folder):

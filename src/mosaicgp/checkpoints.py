@@ -19,7 +19,7 @@ from safetensors.numpy import save as serialise
 
 from mosaicgp._version import __version__
 from mosaicgp.atomic import whole_file
-from mosaicgp.data.disk import FolderInUseError, FolderLock
+from mosaicgp.data.disk import SCRATCH, FolderInUseError, FolderLock
 
 FORMAT_VERSION = 2
 
@@ -67,7 +67,7 @@ class Checkpoint:
         """A folder of data, taken by mistake, should not get checkpoints among its files."""
         own = {".checkpoint", ".part", ".lock", ".f64"}
         for path in self._folder.iterdir():
-            if path.suffix not in own and not path.name.startswith("buckets-"):
+            if path.suffix not in own and not path.name.startswith(SCRATCH):
                 raise FileExistsError(f"it holds {path.name!r}, which is no checkpoint")
 
     def _check_present(self, resume: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -32,6 +33,7 @@ from mosaicgp.fitting import (
     Plan,
     Snapshots,
     Start,
+    bytes_on_disk,
     fit_rows,
     rows_a_step,
 )
@@ -43,7 +45,7 @@ from mosaicgp.inference.result import FitResult
 from mosaicgp.model.posterior import theta_nodes
 from mosaicgp.posterior import Posterior
 from mosaicgp.prediction import Local, Predictor, predictor
-from mosaicgp.progress import progress_line
+from mosaicgp.progress import progress_line, say
 from mosaicgp.record import TrainedOn
 from mosaicgp.streaming import updated
 from mosaicgp.tables import Table, hyperparameter_table
@@ -442,6 +444,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         snapshots: Snapshots | None,
     ) -> Outcome:
         a_step = rows_a_step(plan, rows.count())
+        if self.verbose and (size := bytes_on_disk(plan, rows.count(), rows.n_features)):
+            say(f"fitting takes {size / 1e9:.2g} GB in {plan.work_dir or tempfile.gettempdir()}")
         with progress_line(self.verbose, plan.settings, a_step) as show:
 
             def report(progress: Any) -> Any:

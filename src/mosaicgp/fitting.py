@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from mosaicgp.checkpoints import Checkpoint, Snapshot
 from mosaicgp.data.blocks import Blocks, StoredBlocks, chunk
 from mosaicgp.data.disk import Workspace, bytes_of, written
-from mosaicgp.data.division import divide
+from mosaicgp.data.division import divide, working_bytes
+from mosaicgp.data.memory import give_back
 from mosaicgp.data.partition import Partition
 from mosaicgp.data.rows import ArrayRows, Rows, StandardRows, whole
 from mosaicgp.data.sampling import Ahead, BlockSampler, RowSampler, hold_in_blocks, hold_rows
@@ -135,6 +136,7 @@ def fit_rows(rows: Rows, plan: Plan, rng: np.random.Generator, job: Job) -> Outc
     """
     began = perf_counter()
     scaling = Scaling.of_chunks(rows.chunks()) if job.before is None else job.before.scaling
+    give_back()
     streams = _streams(rng)
     table = StandardRows(rows, scaling)
     if isinstance(plan.settings, exact.Settings):
@@ -159,7 +161,7 @@ class _Origin(NamedTuple):
 
 @in_double
 def _origin(
-    X_sample: FloatArray, plan: Plan, rng: np.random.Generator, before: Start | None
+    rows: StandardRows, plan: Plan, rng: np.random.Generator, before: Start | None
 ) -> _Origin:
     if before is not None:
         free, fixed = release(before.posterior.parameters(), plan.switches)
@@ -171,7 +173,8 @@ def _origin(
             Fixed(*map(np.asarray, fixed)),
             to_natural(before.posterior.inducing()),
         )
-    U = select_inducing(X_sample, plan.n_inducing, rng)
+    sample, _ = rows.gather(sample_rows(rows.count(), rng))
+    U = select_inducing(sample, plan.n_inducing, rng)
     ratio = EPS_RATIO if isinstance(plan.settings, training.Settings) else 2.0
     free = starting_values(U, plan.switches.approximation, eps_ratio=ratio)
     return _Origin(free, Fixed(U, free.nu), None)
@@ -192,8 +195,7 @@ def _fit_exact(
         blocks = found.in_memory()
     else:
         blocks = chunk(*whole(rows), CHUNK_ROWS)
-    sample, _ = rows.gather(sample_rows(rows.count(), streams.inducing))
-    origin = _origin(sample, plan, streams.inducing, job.before)
+    origin = _origin(rows, plan, streams.inducing, job.before)
     if job.before is not None:  # another jitter would be another prior of s
         settings = replace(settings, jitter=max(settings.jitter, job.before.posterior.jitter))
     shift = rows.scaling.log_jacobian(rows.count())
@@ -296,8 +298,7 @@ def _by_rows(
         held, held_rows = hold_rows(rows, n_held, holding)
     sampler = RowSampler(rows, rows_a_step(plan, n), held_rows, sampling)
     data = training.TrainingData(Ahead(sampler) if ahead else sampler, held)
-    sample, _ = rows.gather(sample_rows(n, streams.inducing))
-    origin = _origin(sample, plan, streams.inducing, job.before)
+    origin = _origin(rows, plan, streams.inducing, job.before)
     return _trained(
         rows, data, origin, plan.switches, settings, streams.training, job, began, stage
     )
@@ -403,8 +404,7 @@ def _divided_and_trained(
     else:
         # Before anything is learned all inputs count alike; a fitted model knows better.
         data = partitioned.data(None if job.before is None else job.before.posterior.eps_lam, 0)
-    sample, _ = rows.gather(sample_rows(rows.count(), streams.inducing))
-    origin = _origin(sample, plan, streams.inducing, job.before)
+    origin = _origin(rows, plan, streams.inducing, job.before)
     return _trained(
         rows, data, origin, plan.switches, settings, streams.training, job, began, stage
     )
@@ -523,6 +523,13 @@ def rows_a_step(plan: Plan, n: int) -> int:
         return plan.batch_rows or ROWS_A_STEP
     n_blocks = max(1, (plan.batch_rows or BLOCK_ROWS_A_STEP) // plan.block_rows)
     return n_blocks * plan.block_rows
+
+
+def bytes_on_disk(plan: Plan, n: int, d: int) -> int:
+    """Room that a fit takes on disk for n rows of d inputs, at most."""
+    if isinstance(plan.settings, exact.Settings) or not _on_disk(plan, n, d):
+        return 0
+    return working_bytes(n, d) if plan.switches.approximation.blocked else bytes_of(n, d)
 
 
 def _on_disk(plan: Plan, n: int, d: int) -> bool:

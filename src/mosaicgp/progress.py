@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
@@ -138,9 +139,12 @@ def _one_line() -> Any:
     return Column(no_wrap=True, overflow="ellipsis")
 
 
-def _log(what: str, total: int) -> Callable[..., None]:
-    import sys
+def say(text: str) -> None:
+    """A line of its own."""
+    print(text, file=sys.stderr, flush=True)
 
+
+def _log(what: str, total: int) -> Callable[..., None]:
     written = perf_counter()
 
     def show(done: int, text: str, ended: bool = False) -> None:
@@ -148,6 +152,6 @@ def _log(what: str, total: int) -> Callable[..., None]:
         if ended or perf_counter() - written >= LOG_EVERY:
             written = perf_counter()
             of = f"{done:,}" if ended else f"{done:,}/{total:,}"
-            print(f"{what} {of}: {text}", file=sys.stderr, flush=True)
+            say(f"{what} {of}: {text}")
 
     return show

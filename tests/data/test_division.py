@@ -1,6 +1,7 @@
 """Division of rows into blocks: in one round or two, in memory or on disk."""
 
 import pickle
+import sys
 import tracemalloc
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from mosaicgp.data import buckets, division
 from mosaicgp.data.blocks import LARGEST_CELL, TableBlocks
-from mosaicgp.data.disk import DiskBlocks, WorkFolderError, Workspace
+from mosaicgp.data.disk import DiskBlocks, WorkFolderError, Workspace, bytes_of
 from mosaicgp.data.partition import BalancedTree
 from mosaicgp.data.rows import ArrayRows
 
@@ -121,6 +122,60 @@ def test_a_folder_that_cannot_be_written_or_is_in_use_is_refused(tmp_path):
         Workspace(tmp_path / "mine")
     first.release()
     Workspace(tmp_path / "mine").release()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limit of the size of files")
+@pytest.mark.parametrize("rows_that_fit", [100, 2000])
+def test_a_disk_that_fills_up_is_named(rows, rows_that_fit, in_buckets, monkeypatch, tmp_path):
+    """While rows are scattered, or while they are written by block."""
+    import resource
+
+    monkeypatch.setattr(buckets, "GROUPS", 8)
+    workspace = Workspace(tmp_path / "work")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_of(rows_that_fit, D), before[1]))
+    try:
+        with pytest.raises(WorkFolderError, match=r"cannot be written \(.*Make room"):
+            divided(rows, workspace=workspace)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    workspace.release(keep=False)
+    assert [path.name for path in (tmp_path / "work").iterdir()] == ["work.lock"]
+
+
+def test_scattered_rows_go_as_buckets_are_placed(rows, in_buckets, monkeypatch, tmp_path):
+    """So that the disk never holds all rows twice."""
+    monkeypatch.setattr(buckets, "GROUPS", 4)
+    left, done = [], buckets.FileBuckets.done
+
+    def watched(self, bucket):
+        done(self, bucket)
+        left.append(len(list((tmp_path / "work").glob("mosaicgp-buckets-*/runs-*.f64"))))
+
+    monkeypatch.setattr(buckets.FileBuckets, "done", watched)
+    divided(rows, workspace=Workspace(tmp_path / "work"))
+    assert len(left) > 4 and left == sorted(left, reverse=True)
+    assert set(left) == {4, 3, 2, 1, 0}
+
+
+def test_rows_that_tie_ask_for_room_when_it_is_known(in_buckets, monkeypatch, tmp_path):
+    """All in one bucket they are on disk twice; what was asked for before was less."""
+    n = 12_000
+    tied = ArrayRows(np.ones((n, D)), np.arange(float(n)))
+    first = division.working_bytes(n, D)
+    assert first < 2 * bytes_of(n, D)
+    usage = type("Usage", (), {"free": first})
+    monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
+    scatter = buckets.FileBuckets.__init__
+
+    def takes_room(self, *arguments):
+        scatter(self, *arguments)
+        usage.free -= bytes_of(n, D)
+
+    monkeypatch.setattr(buckets.FileBuckets, "__init__", takes_room)
+    with pytest.raises(WorkFolderError, match="needs"):
+        divided(tied, workspace=Workspace(tmp_path / "work"))
+    assert not list((tmp_path / "work").glob("mosaicgp-*"))
 
 
 def test_a_failure_in_a_thread_is_raised(rows, in_buckets, monkeypatch, tmp_path):

@@ -9,7 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaicgp.data.blocks import Blocks, grouped
-from mosaicgp.data.disk import DiskBlocks, RecordFile, Workspace, append_blocks, bytes_of, records
+from mosaicgp.data.disk import (
+    DiskBlocks,
+    RecordFile,
+    Workspace,
+    append_blocks,
+    bytes_of,
+    records,
+    working_file,
+)
 from mosaicgp.data.partition import Partition
 
 FloatArray = NDArray[np.float64]
@@ -65,7 +73,7 @@ def absorb(
     workspace.require(bytes_of(blocks.n + len(y), blocks.n_features))
     path = workspace.new_file()
     sizes, new_labels = [], []
-    with path.open("wb") as file:
+    with working_file(path, "wb") as file:
         for first, last in _ranges(blocks.label, ABSORB_BLOCKS):
             found = part(first, last)
             append_blocks(found, file)

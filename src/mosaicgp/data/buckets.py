@@ -2,7 +2,9 @@
 
 One pass over the rows decides the bucket of each. What stays is a number a row for a table in
 memory, and the rows themselves for one that is not: a part of the table is sorted by bucket and
-written as a run, and a bucket is read from all runs.
+written as runs, a file for every few buckets, and a bucket is read from all its runs. A file goes
+when its buckets are in order, so that rows are on disk little more than once, and the new ones take
+the memory of those that went.
 """
 
 from __future__ import annotations
@@ -11,13 +13,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mosaicgp.data.blocks import StoredBlocks, TableBlocks
-from mosaicgp.data.disk import DiskBlocks, RecordFile, Workspace, bytes_of, records
+from mosaicgp.data.disk import (
+    DiskBlocks,
+    RecordFile,
+    Workspace,
+    bytes_of,
+    records,
+    working_file,
+)
 from mosaicgp.data.rows import Part, Rows
 from mosaicgp.data.threads import in_threads
 
@@ -26,6 +36,7 @@ Assign = Callable[[FloatArray], NDArray[np.int64]]
 T = TypeVar("T")
 
 RUN_ROWS = 2**17
+GROUPS = 16  # files of runs
 
 
 class Buckets(ABC):
@@ -60,7 +71,14 @@ class Buckets(ABC):
             self.place(bucket, content, order)
             return known
 
-        return list(in_threads(one, range(len(self.first) - 1)))
+        found = []
+        for bucket, known in enumerate(in_threads(one, range(len(self.first) - 1))):
+            found.append(known)
+            self.done(bucket)
+        return found
+
+    def done(self, bucket: int) -> None:  # noqa: B027 - most have nothing to do
+        """This bucket and all before it are placed."""
 
 
 class TableBuckets(Buckets):
@@ -113,41 +131,60 @@ class FileBuckets(Buckets):
     ) -> None:
         super().__init__(n_buckets)
         self._width = rows.n_features + 2
-        self._scratch, self._target = scratch / "runs.f64", target
-        self._scratch.touch()
+        self._target = target
+        self._group = np.arange(n_buckets) * min(GROUPS, n_buckets) // n_buckets  # ascending
+        self._files = [scratch / f"runs-{g}.f64" for g in range(self._group[-1] + 1)]
+        for path in self._files:
+            path.touch()
+        ends = np.searchsorted(self._group, np.arange(len(self._files)), side="right")
+        used = np.zeros(len(self._files), dtype=np.int64)  # rows in each file
+        appending = Lock()
 
-        def one(part: tuple[int, Part]) -> NDArray[np.int64]:
+        def one(part: tuple[int, Part]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
             first, (X, y) = part
             bucket = assign(X).astype(_small(n_buckets))
             order = np.argsort(bucket, kind="stable")
-            found = records(X, y, np.arange(first, first + len(y)))
-            _write(self._scratch, bytes_of(first, rows.n_features), found.take(order, axis=0))
-            return np.bincount(bucket, minlength=n_buckets)
+            found = records(X, y, np.arange(first, first + len(y))).take(order, axis=0)
+            counts = np.bincount(bucket, minlength=n_buckets)
+            last = np.cumsum(counts)
+            stop = last[ends - 1]
+            start = np.concatenate([[0], stop[:-1]])
+            with appending:
+                at = used.copy()
+                used[:] += stop - start
+            for file, to, a, b in zip(self._files, at, start, stop, strict=True):
+                _write(file, bytes_of(int(to), rows.n_features), found[a:b])
+            return counts, last - counts + (at - start)[self._group]
 
-        counts = np.array(list(in_threads(one, _numbered(rows))))  # (runs, k)
-        self._counts = counts
-        ends = np.cumsum(counts.ravel()).reshape(counts.shape)
-        self._starts = ends - counts
-        self.first[1:] = np.cumsum(counts.sum(axis=0))
-        with target.open("wb") as file:
+        parts = list(in_threads(one, _numbered(rows)))
+        self._counts = np.array([counts for counts, _ in parts])  # (runs, k)
+        self._starts = np.array([starts for _, starts in parts])  # within the file of the group
+        self.first[1:] = np.cumsum(self._counts.sum(axis=0))
+        with working_file(target, "wb") as file:
             file.truncate(bytes_of(int(self.first[-1]), rows.n_features))
+        self.room = bytes_of(int(np.sort(used)[-2:].sum()), rows.n_features)
 
     def read(self, bucket: int) -> tuple[FloatArray, FloatArray]:
         found = np.empty((self.first[bucket + 1] - self.first[bucket], self._width))
         done = 0
-        with self._scratch.open("rb") as file:
+        path = self._files[self._group[bucket]]
+        with path.open("rb", buffering=0) as file:
             for start, count in zip(self._starts[:, bucket], self._counts[:, bucket], strict=True):
                 if count:
                     file.seek(bytes_of(int(start), self._width - 2))
                     read = file.readinto(found[done : done + count].data)
                     if read != found[done : done + count].nbytes:
-                        raise OSError(f"{self._scratch} was cut short while it was in use")
+                        raise OSError(f"{path} was cut short while it was in use")
                     done += count
         return found[:, :-2], found
 
     def place(self, bucket: int, content: FloatArray, order: NDArray[np.int64]) -> None:
         offset = bytes_of(int(self.first[bucket]), self._width - 2)
         _write(self._target, offset, content.take(order, axis=0))
+
+    def done(self, bucket: int) -> None:
+        if bucket + 1 == len(self._group) or self._group[bucket + 1] > self._group[bucket]:
+            self._files[self._group[bucket]].unlink()
 
     def blocks(self, start: NDArray[np.int64], label: NDArray[np.int64], least: int) -> DiskBlocks:
         file = RecordFile(self._target, int(self.first[-1]), self._width)
@@ -163,7 +200,9 @@ def scattered(
         yield TableBuckets(rows, assign, n_buckets)
         return
     with workspace.scratch() as folder:
-        yield FileBuckets(rows, assign, n_buckets, folder, workspace.new_file())
+        buckets = FileBuckets(rows, assign, n_buckets, folder, workspace.new_file())
+        workspace.require(buckets.room)
+        yield buckets
 
 
 def _numbered(rows: Rows) -> Iterator[tuple[int, Part]]:
@@ -180,6 +219,6 @@ def _small(n: int) -> type[np.unsignedinteger]:
 
 
 def _write(path: Path, offset: int, rows: FloatArray) -> None:
-    with path.open("r+b") as file:
+    with working_file(path, "r+b") as file:
         file.seek(offset)
         file.write(rows.data)

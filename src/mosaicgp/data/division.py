@@ -23,8 +23,9 @@ from mosaicgp.data.blocks import (
     grouped,
     least_rows,
 )
-from mosaicgp.data.buckets import Buckets, scattered
+from mosaicgp.data.buckets import GROUPS, Buckets, scattered
 from mosaicgp.data.disk import DiskBlocks, Workspace, bytes_of, written
+from mosaicgp.data.memory import give_back
 from mosaicgp.data.partition import BalancedTree, KMeansCells, Partition
 from mosaicgp.data.rows import Rows
 
@@ -72,6 +73,7 @@ def divide(
 
     with scattered(rows, coarse.assign, coarse.n_blocks, workspace) as buckets:
         trees, sizes = zip(*buckets.rearrange(grown), strict=True)
+    give_back()
     blocks = _blocks(buckets, np.concatenate(sizes), block_rows)
     return Division(coarse.grafted(trees), blocks)
 
@@ -94,6 +96,7 @@ def arranged(
         rows, lambda X: partition.assign(X) // per_bucket, n_buckets, workspace
     ) as buckets:
         sizes = buckets.rearrange(sorted_by_cell)
+    give_back()
     return _blocks(buckets, np.concatenate(sizes), block_rows)
 
 
@@ -118,10 +121,16 @@ def n_blocks_of(n: int, block_rows: int) -> int:
     return -(-n // block_rows)
 
 
+def working_bytes(n: int, n_features: int) -> int:
+    """Room that n rows take on disk while they are divided: once, and those of two groups of
+    buckets twice, as they were scattered and by block."""
+    groups = min(GROUPS, _n_buckets(n))
+    return bytes_of(n + n * min(2, groups) // groups, n_features)
+
+
 def _require_room(rows: Rows, workspace: Workspace | None) -> None:
-    """Twice the rows: as they are scattered, and by block."""
     if workspace is not None:
-        workspace.require(2 * bytes_of(rows.count(), rows.n_features))
+        workspace.require(working_bytes(rows.count(), rows.n_features))
 
 
 def _n_buckets(n: int) -> int:
