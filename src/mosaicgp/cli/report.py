@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mosaicgp.cli import options
-from mosaicgp.cli.console import print_json, say
+from mosaicgp.cli.console import console, print_json, say
 from mosaicgp.cli.inputs import check_output, load_model, open_for, target_of
 from mosaicgp.cli.options import Missing, Selection
 from mosaicgp.cli.wording import in_options
@@ -91,5 +91,6 @@ def _print(content: Content) -> None:
     from mosaicgp.report.trust import findings, verdict
 
     found = findings(content)
-    typer.echo(verdict(found))
-    typer.echo(" ".join(finding.text for finding in found))
+    show = console()
+    show.print(verdict(found), style="bold")
+    show.print(" ".join(finding.text for finding in found), markup=False)

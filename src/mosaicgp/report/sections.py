@@ -246,7 +246,7 @@ def blocks(content: Content) -> str:
     number_shown = f"{len(picture.tiles):,}"
     if len(picture.tiles) < picture.n_blocks:
         number_shown += f" of {picture.n_blocks:,}"
-    note = f"{number_shown} blocks over the inputs that are most relevant to the noise they share"
+    note = f"{number_shown} blocks over the inputs most relevant to the noise that their rows share"
     note += ", shaded by the error of their rows." if content.checked is not None else "."
     note += (
         " The tiles are the blocks themselves."

@@ -70,7 +70,7 @@ def verdict(found: list[Finding]) -> str:
 
 def _training(content: Content) -> Finding:
     fit = content.fit
-    message = fit.message.rstrip(".")
+    message = fit.message.rstrip(".").removeprefix("converged: ")
     if content.converged:
         return Finding("good", "training", f"Training converged ({message}).")
     if fit.status == "failed":
@@ -142,6 +142,9 @@ def _coverage(rows: Checked, these: str) -> Finding:
         )
     if share > 0.95 + min(slack, 0.04):
         return Finding("caution", "coverage", f"{text}: they are wider than they need be.")
+    if abs(share - 0.95) > COVERAGE_SLACK:
+        text += f", as near to that as {rows.n:,} rows can tell."
+        return Finding("good", "coverage", text)
     return Finding("good", "coverage", f"{text}, which is what they promise.")
 
 
