@@ -137,7 +137,7 @@ def _run_python(example: Example, names: dict[str, Any], page: str) -> str:
     # Empty lines before it: a traceback then has the line numbers of the page.
     code = compile("\n" * (example.line - 1) + example.code, page, "exec")
     printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         exec(code, names)
     return printed.getvalue().rstrip()
 
