@@ -71,6 +71,17 @@ def test_commands_in_a_pipe(model, houses, tmp_path):
     assert json.loads(made.stdout)["page"] == str(tmp_path / "paper" / "table.md")
 
 
+def test_the_shell_completes_commands_and_words():
+    for typed, expected in (("pre", ["predict"]), ("fit --approximation p", ["pitc", "pic"])):
+        asked = {
+            "_MOSAICGP_COMPLETE": "complete_bash",
+            "COMP_WORDS": f"mosaicgp {typed}",
+            "COMP_CWORD": str(len(typed.split())),
+        }
+        done = subprocess.run([SCRIPT], capture_output=True, env=environment(**asked), text=True)
+        assert done.stdout.split() == expected
+
+
 FAULTS = {
     "fit nowhere.csv -t price -o new.mosaic": "there is no file nowhere.csv",
     "fit TRAIN -t prise -o new.mosaic": "Did you mean 'price'?",

@@ -64,8 +64,12 @@ def open_for(
         for column in model.encoding_.column_names:
             _require(column, "the model's input", names)
         kinds = {c.name: c.kind for c in model.encoding_.columns if c.categories}
-    if target is not None:
-        _require(target, "--target", names)
+    if target is not None and target not in names:
+        stop(
+            f"there is no column {target!r} to check predictions by.{did_you_mean(target, names)} "
+            f"The columns are {_listed(names)}; --target names another.",
+            BAD_INPUT,
+        )
     dataset = open_dataset(
         source,
         target=target,
