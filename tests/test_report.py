@@ -120,6 +120,8 @@ def test_tiles_carry_the_errors_of_their_blocks(model, content):
     error = Y_NEW.to_numpy() - model.predict(X_NEW)
     block = model.block_of(X_NEW)
     assert content.mosaic.n_blocks == len(content.mosaic.tiles) == model.partition_.n_blocks
+    of_noise = model.hyperparameters_["standardised"][-3:][list(content.mosaic.inputs)]
+    assert len(of_noise) == 2 and of_noise[0] >= of_noise[1]
     for tile in content.mosaic.tiles:
         here = block == tile.block
         assert tile.n == here.sum()
@@ -154,6 +156,22 @@ def test_words_follow_the_figures(content):
     assert "too low" in said(content, pit=np.full(120, 0.9))["bias"].text
     assert "25%" in said(content, outside=0.25)["reach"].text
     assert "extrapolates" in said(content, unknown=0.5)["reach"].text
+
+
+def test_an_input_that_only_the_shared_noise_follows_is_not_called_idle(content):
+    def about(noise, eps_std=1.0):
+        first, second, constant = content.inputs
+        inputs = [
+            first._replace(name="a", relevance=1.0, upper=1.0, noise=0.01),
+            second._replace(name="b", relevance=0.01, upper=0.02, noise=noise),
+            constant,
+        ]
+        changed = replace(content, inputs=inputs, relevant=[0, 1], eps_std=eps_std, noise_std=1.0)
+        return next(f.text for f in findings(changed) if f.about == "inputs")
+
+    assert "hardly" not in about(2.0) and "in common beside that follows b." in about(2.0)
+    assert "1 input hardly matters." in about(0.0) and "follows a." in about(0.0)
+    assert "in common" not in about(2.0, eps_std=0.01)
 
 
 @pytest.mark.parametrize(

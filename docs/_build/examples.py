@@ -137,19 +137,19 @@ def _run_python(example: Example, names: dict[str, Any], page: str) -> str:
     # Empty lines before it: a traceback then has the line numbers of the page.
     code = compile("\n" * (example.line - 1) + example.code, page, "exec")
     printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         exec(code, names)
     return printed.getvalue().rstrip()
 
 
 def _run_console(example: Example, names: dict[str, Any], page: str) -> str:
-    """The commands, each with what it prints for a terminal 100 columns wide.
+    """The commands, each with what it prints for a terminal 84 columns wide.
 
     What the page has below a command is what it printed once, for who reads the page unbuilt; it
     is replaced. Where that begins with "Error", the command has to fail.
     """
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    environment = os.environ | {"PATH": path, "COLUMNS": "100", "NO_COLOR": "1"}
+    environment = os.environ | {"PATH": path, "COLUMNS": "84", "NO_COLOR": "1"}
     said = []
     for part in re.split(r"^\$ ", example.code, flags=re.MULTILINE)[1:]:
         command = re.match(r"(?:[^\n]*\\\n)*[^\n]*", part)[0]

@@ -58,11 +58,21 @@ class Mosaic:
 def varying_inputs(model: SparseGPRegressor) -> NDArray[np.int64]:
     """Inputs by relevance, the largest inverse length-scale first, without constant columns.
 
-    Relevance is |λ| per standard deviation of the input. Inducing inputs are chosen among the rows,
-    so a column in which they are all equal is as good as constant.
+    Relevance is |λ| per standard deviation of the input.
     """
-    d = model.n_features_in_
-    relevance = np.asarray(model.hyperparameters_["standardised"][:d], dtype=np.float64)
+    standardised = model.hyperparameters_["standardised"]
+    return _varying(model, np.asarray(standardised[: model.n_features_in_], dtype=np.float64))
+
+
+def block_inputs(model: SparseGPRegressor) -> NDArray[np.int64]:
+    """The same by the inverse length-scales of k^ε: the noise that the blocks are made for."""
+    standardised = model.hyperparameters_["standardised"]
+    return _varying(model, np.asarray(standardised[-model.n_features_in_ :], dtype=np.float64))
+
+
+def _varying(model: SparseGPRegressor, relevance: FloatArray) -> NDArray[np.int64]:
+    # Inducing inputs are chosen among the rows: a column in which they are all equal is as good as
+    # constant.
     order = np.argsort(-relevance, kind="stable")
     varies = np.ptp(model.posterior_.U, axis=0) > 0.0
     return order[varies[order]]

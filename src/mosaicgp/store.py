@@ -171,7 +171,7 @@ def load(path: str | Path) -> SparseGPRegressor:
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     if not path.exists():
-        raise FileNotFoundError(f"no model at {path}")
+        raise FileNotFoundError(f"no model at {path}: there is no such file.")
     if path.is_dir():
         held = "a checkpoint of a fit" if any(path.glob("*.checkpoint")) else "a folder"
         raise StoreError(f"{path} is {held}, not a saved model.")

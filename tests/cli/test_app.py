@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from mosaicgp._version import __version__
 from mosaicgp.cli import app
 from mosaicgp.cli.interrupts import Interrupt
 from mosaicgp.cli.wording import in_options
+from mosaicgp.comparison.scores import Score
 
 runner = CliRunner()
 
@@ -53,12 +55,32 @@ def test_no_command_shows_the_help():
 
 def test_demo_passes_its_options_on(monkeypatch, tmp_path):
     seen = []
-    monkeypatch.setattr(demo, "run_demo", lambda *args: seen.append(args))
+
+    def run_demo(*arguments):
+        seen.append(arguments[:4])
+        arguments[4].print("for people")
+        return [Score("mosaicgp", 1.0, 2.0, float("nan"), 0.95, 3.0)]
+
+    monkeypatch.setattr(demo, "run_demo", run_demo)
     path = tmp_path / "a.png"
     options = ["--rows", "100", "--test-rows", "50", "--seed", "7", "--out", str(path)]
     result = runner.invoke(app, ["demo", *options])
     assert result.exit_code == 0, result.output
-    assert seen == [(100, 50, 7, path)]
+    assert seen == [(100, 50, 7, path)] and result.stdout == "for people\n"
+    result = runner.invoke(app, ["demo", *options, "--json"])
+    assert json.loads(result.stdout)["scores"][0]["rmse"] == 1.0
+    assert result.stderr == "for people\n"
+
+
+def test_demo_replaces_only_its_own_picture(monkeypatch, tmp_path):
+    monkeypatch.setattr(demo, "run_demo", lambda *arguments: [])
+    monkeypatch.chdir(tmp_path)
+    for name in ("mosaicgp-demo.png", "mine.png"):
+        (tmp_path / name).touch()
+    assert runner.invoke(app, ["demo"]).exit_code == 0
+    refused = runner.invoke(app, ["demo", "--out", "mine.png"])
+    assert refused.exit_code == 2 and "--force" in refused.stderr
+    assert runner.invoke(app, ["demo", "--out", "mine.png", "--force"]).exit_code == 0
 
 
 @pytest.mark.parametrize("option", ["--rows", "--test-rows"])
@@ -70,8 +92,8 @@ def test_demo_needs_rows(option):
 
 def test_demo_explains_without_a_traceback():
     result = runner.invoke(app, ["demo", "--out", "picture.txt"])
-    assert result.exit_code == 1
-    assert "known format" in result.output
+    assert result.exit_code == 2
+    assert "--out: picture.txt must end in one of" in result.output
     assert isinstance(result.exception, SystemExit)
 
 

@@ -50,6 +50,7 @@ def test_every_option_is_an_argument_with_its_words_and_default():
             assert [str(word) for word in type(default)] == WORDS[name], name
         assert default in (arguments[name].default, None), name
     apart = {"callback", "warm_start", "verbose", "random_state", "rotate_inducing"}
+    apart |= {"adapt_partition"}  # the option turns it off
     assert set(arguments) - set(ARGUMENTS) == apart
 
 
@@ -62,7 +63,8 @@ def test_every_option_is_an_argument_with_its_words_and_default():
         ({"-t": "city"}, "must hold numbers"),
         ({"--exclude": "id,aera"}, "--exclude: there is no column 'aera'. Did you mean 'area'?"),
         ({"--categorical": "town"}, "--categorical: there is no column 'town'"),
-        ({"--where": "area >"}, "filter"),
+        ({"--where": "area >"}, "--where: cannot read 'area >'"),
+        ({"--where": "aera > 3"}, "--where: there is no column 'aera'. Did you mean 'area'?"),
         ({"--where": "area > 10000"}, "there are no rows"),
         ({"--columns": "area", "--exclude": "area"}, "no input columns are left"),
         ({"--learning-rate": "2"}, "--learning-rate must be at most 1"),

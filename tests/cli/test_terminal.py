@@ -48,6 +48,72 @@ def test_commands_in_a_terminal(model, houses, tmp_path):
     data = ["compare", houses / "train.csv", "-t", "price", *COLUMNS]
     compared = Terminal(*data, "--method", "linear")
     assert compared.end() == 0 and "95% coverage" in compared.text
+    page = tmp_path / "report.html"
+    reported = Terminal("report", model, houses / "test.csv", "-o", page)
+    assert reported.end() == 0 and "Report: " in reported.text
+    assert "Model of price" in page.read_text()
+
+
+def test_commands_in_a_pipe(model, houses, tmp_path):
+    page = tmp_path / "report.html"
+    reported = piped("report", model, houses / "test.csv", "-o", page, "--json")
+    assert reported.returncode == 0
+    assert json.loads(reported.stdout)["bytes"] == page.stat().st_size
+    data = ["compare", houses / "train.parquet", "-t", "price", *COLUMNS]
+    compared = piped(*data, "--method", "linear")
+    assert compared.returncode == 0 and b"95% coverage" in compared.stdout
+    sizes = ["--inducing", "5", "--splits", "1", "--exclude", "id", "--exclude", "city"]
+    method = ["--method", "HistGradientBoosting", "-o", tmp_path / "paper", "--json"]
+    named = ["--data", houses / "train.parquet", "--target", "price"]
+    made = piped("paper", "table", *named, *sizes, *method)
+    assert made.returncode == 0 and b"\x1b" not in made.stdout + made.stderr
+    assert (tmp_path / "paper" / "table.csv").read_text().count("\n") == 2
+    assert json.loads(made.stdout)["page"] == str(tmp_path / "paper" / "table.md")
+
+
+def test_the_shell_completes_commands_and_words():
+    for typed, expected in (("pre", ["predict"]), ("fit --approximation p", ["pitc", "pic"])):
+        asked = {
+            "_MOSAICGP_COMPLETE": "complete_bash",
+            "COMP_WORDS": f"mosaicgp {typed}",
+            "COMP_CWORD": str(len(typed.split())),
+        }
+        done = subprocess.run([SCRIPT], capture_output=True, env=environment(**asked), text=True)
+        assert done.stdout.split() == expected
+
+
+FAULTS = {
+    "fit nowhere.csv -t price -o new.mosaic": "there is no file nowhere.csv",
+    "fit TRAIN -t prise -o new.mosaic": "Did you mean 'price'?",
+    "fit TRAIN -t price -o there.csv": "--force",
+    "predict TRAIN TEST -o new.csv": "is not a mosaicgp model",
+    "predict MODEL TEST -o there.csv": "--force",
+    "evaluate MODEL TEST -t prise": "Did you mean 'price'?",
+    "report nowhere.mosaic": "no model at nowhere.mosaic",
+    "report MODEL TEST -o there.csv": "--force",
+    "inspect TRAIN": "is not a mosaicgp model",
+    "compare TRAIN -t prise": "Did you mean 'price'?",
+    "demo -o there.csv": "must end in one of",
+    "paper table --data TRAIN --target prise": "Did you mean 'price'?",
+}
+
+
+@pytest.mark.parametrize("command", FAULTS)
+def test_faults_end_with_2_and_one_line(command, model, houses, tmp_path, monkeypatch):
+    """The same in a pipe and in a terminal; nothing is written or replaced."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there.csv").write_text("precious")
+    paths = {"TRAIN": houses / "train.parquet", "TEST": houses / "test.csv", "MODEL": model}
+    arguments = [paths.get(word, word) for word in command.split()]
+    terminal = Terminal(*arguments)
+    done = piped(*arguments)
+    assert done.returncode == 2 and done.stdout == b""
+    assert terminal.end() == 2
+    for text in (done.stderr.decode(), terminal.text):
+        assert text.startswith("Error: ") and FAULTS[command] in text
+        assert text.count("\n") == 1, text
+    assert [path.name for path in tmp_path.iterdir()] == ["there.csv"]
+    assert (tmp_path / "there.csv").read_text() == "precious"
 
 
 @pytest.mark.parametrize(

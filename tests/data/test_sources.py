@@ -254,7 +254,7 @@ def test_with_encoding_ignores_other_columns_and_names_missing_ones(tmp_path):
     assert_array_equal(X, fitted.to_arrays()[0])
     assert y is None
     with pytest.raises(
-        DatasetError, match=r"no column 'late', 'day'; the columns are 'size', .*'y'"
+        DatasetError, match=r"no column 'late', 'day'\. The columns are 'size', .*'y'"
     ):
         open_dataset(mixed().drop_columns(["late", "day"])).with_encoding(fitted.encoding)
 
@@ -519,10 +519,13 @@ def test_columns_that_are_not_there(tmp_path):
         for options in ({"target": "z"}, {"columns": ["a", "z"]}, {"categorical": ["z"]}):
             what = next(iter(options))
             with pytest.raises(
-                DatasetError, match=rf"{what}: .*'z'; the columns are 'a', 'b.c', 'y'"
+                DatasetError, match=rf"{what}: .*'z'\. The columns are 'a', 'b.c', 'y'"
             ):
                 open_dataset(source, **options)
-    with pytest.raises(DatasetError, match="target: there is no column 'x7'; the columns are 'x0'"):
+    with pytest.raises(
+        DatasetError,
+        match=r"target: there is no column 'x7'\. Did you mean 'x[0-9]+'[?] The columns are 'x0'",
+    ):
         open_dataset(np.zeros((3, 2)), target=7)
 
 

@@ -128,7 +128,7 @@ def test_parquet_has_a_target_and_columns_that_are_no_inputs(parquet):
     ("target", "exclude", "message"),
     [
         (None, [], "--target: name the column.*a, b, c, y, label"),
-        ("z", [], "--target: t.parquet has no column 'z'"),
+        ("z", [], "--target: t.parquet has no column 'z'. It has"),
         ("y", ["z"], "--exclude: t.parquet has no column 'z'"),
         ("y", ["a", "b", "c", "label"], "no input"),
         ("label", [], "must hold numbers"),

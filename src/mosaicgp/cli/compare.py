@@ -64,9 +64,8 @@ def compare(
     Our approximations, a linear model, gradient boosting and, where they
     are installed, the SVGP of GPflow and of GPyTorch.
 
-    [bold]Examples[/bold]
-
     \b
+    [bold]Examples[/bold]
     mosaicgp compare flights.parquet --target delay --plot compared.png
     mosaicgp compare houses.csv -t price --categorical city --exclude id
     mosaicgp compare houses.csv -t price --method linear,boosting,pic --json

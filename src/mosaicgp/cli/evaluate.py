@@ -36,12 +36,11 @@ def evaluate(
 
     Use rows that the model was not trained on.
 
-    [bold]Examples[/bold]
-
     \b
-    mosaicgp evaluate flights.gp test.parquet
-    mosaicgp evaluate houses.gp houses.csv --where 'year >= 2024' --plot calibration.png
-    mosaicgp evaluate flights.gp test.parquet --json | jq .rmse
+    [bold]Examples[/bold]
+    mosaicgp evaluate flights.mosaic test.parquet --plot calibration.png
+    mosaicgp evaluate houses.mosaic houses.csv --where 'year >= 2024'
+    mosaicgp evaluate flights.mosaic test.parquet --json | jq .rmse
     """
     from mosaicgp import metrics
 
@@ -73,8 +72,8 @@ def _print(scores: dict[str, float], target: str, n: int, levels: list[float]) -
     table.add_column("meaning", style="dim")
     for name, meaning in (
         ("rmse", "root mean squared error, in units of the target"),
-        ("crps", "the same for the whole distribution; like a mean absolute error"),
-        ("mnlp", "mean negative log probability of the target, nats; lower is better"),
+        ("crps", "a mean absolute error, of whole distributions"),
+        ("mnlp", "mean negative log probability, nats"),
     ):
         table.add_row(name.upper(), f"{scores[name]:.4g}", meaning)
     table.add_section()

@@ -120,14 +120,14 @@ def fit(
     partition: Annotated[
         Partition, _of(MODEL, "How the input space is divided into blocks.")
     ] = Partition.tree,
-    adapt_partition: Annotated[
+    fixed_partition: Annotated[
         bool,
         _of(
             MODEL,
-            "Divide the rows anew as the noise is learned.",
-            "--adapt-partition/--fixed-partition",
+            "Keep the first division; else rows are divided anew as the noise is learned.",
+            "--fixed-partition",
         ),
-    ] = True,
+    ] = False,
     learn_inducing: Annotated[
         bool, _of(MODEL, "Also move the inducing points.", "--learn-inducing")
     ] = False,
@@ -184,13 +184,12 @@ def fit(
     Ctrl-C stops training and keeps the best model so far; a second one
     gives up. The exit code is then 130.
 
-    [bold]Examples[/bold]
-
     \b
-    mosaicgp fit flights.parquet --target delay --out flights.gp
-    mosaicgp fit houses.csv -t price -o houses.gp --categorical city --exclude id
-    mosaicgp fit 'logs/*.parquet' -t load -o load.gp --max-time 600 --checkpoint run
-    mosaicgp fit 'logs/*.parquet' -t load -o load.gp --max-time 600 --checkpoint run --resume
+    [bold]Examples[/bold]
+    mosaicgp fit flights.parquet --target delay --out flights.mosaic
+    mosaicgp fit houses.csv -t price -o houses.mosaic --categorical city
+    mosaicgp fit 'logs/*.parquet' -t load -o load.mosaic --checkpoint run
+    mosaicgp fit 'logs/*.parquet' -t load -o load.mosaic --checkpoint run --resume
     """
     given = dict(locals())
     check_output(out, force)
@@ -224,7 +223,7 @@ def fit(
 # Options that are arguments of the estimator by the same name.
 ARGUMENTS = (
     *("approximation", "hyperparameters", "n_inducing", "block_size", "partition"),
-    *("adapt_partition", "learn_inducing", "prior", "n_theta", "inference", "max_iter"),
+    *("learn_inducing", "prior", "n_theta", "inference", "max_iter"),
     *("max_time", "tol", "optimizer", "n_restarts", "learning_rate", "schedule", "decay"),
     *("sampling", "batch_size", "validation_rows", "dtype", "storage", "work_dir"),
 )
@@ -238,7 +237,7 @@ def _model(given: dict[str, Any], interrupt: GentleInterrupt) -> SparseGPRegress
     arguments = {name: given[name] for name in ARGUMENTS if given[name] is not None}
     arguments = {k: v.value if isinstance(v, StrEnum) else v for k, v in arguments.items()}
     arguments |= {"random_state": given["seed"], "verbose": int(not given["quiet"])}
-    arguments["callback"] = interrupt.look
+    arguments |= {"adapt_partition": not given["fixed_partition"], "callback": interrupt.look}
     if given["start_from"] is None:
         model = SparseGPRegressor(**arguments)
     else:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mosaicgp.cli.console import BAD_INPUT, say, stop
 from mosaicgp.cli.options import Selection
+from mosaicgp.nearest import did_you_mean
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +32,7 @@ def open_table(data: Sequence[str], target: str | None, selection: Selection) ->
     schema = open_dataset(source).schema
     names = list(schema.names)
     if target is not None:
-        _require(target, "target", names)
+        _require(target, "--target", names)
     exclude = column_names(selection.exclude, "exclude", names)
     columns = column_names(selection.columns, "columns", names)
     kinds = dict.fromkeys(column_names(selection.categorical, "categorical", names), "onehot")
@@ -64,8 +64,12 @@ def open_for(
         for column in model.encoding_.column_names:
             _require(column, "the model's input", names)
         kinds = {c.name: c.kind for c in model.encoding_.columns if c.categories}
-    if target is not None:
-        _require(target, "target", names)
+    if target is not None and target not in names:
+        stop(
+            f"there is no column {target!r} to check predictions by.{did_you_mean(target, names)} "
+            f"The columns are {_listed(names)}; --target names another.",
+            BAD_INPUT,
+        )
     dataset = open_dataset(
         source,
         target=target,
@@ -124,9 +128,7 @@ def column_names(typed: Sequence[str], option: str, names: Sequence[str]) -> lis
 def _require(name: str, what: str, names: Sequence[str]) -> None:
     if name in names:
         return
-    by_lower = {known.lower(): known for known in names}
-    near = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
-    hint = f" Did you mean {by_lower[near[0]]!r}?" if near else ""
+    hint = did_you_mean(name, names)
     stop(f"{what}: there is no column {name!r}.{hint} The columns are {_listed(names)}.", BAD_INPUT)
 
 
@@ -180,7 +182,7 @@ def check_output(path: Path, force: bool) -> None:
         stop(f"the folder {folder} cannot be written to.", BAD_INPUT)
 
 
-def check_picture(path: Path | None, force: bool) -> None:
+def check_picture(path: Path | None, force: bool, option: str = "plot") -> None:
     """The same of a picture, whose ending must be one that can be drawn."""
     if path is None:
         return
@@ -188,5 +190,5 @@ def check_picture(path: Path | None, force: bool) -> None:
 
     known = sorted(FigureCanvasBase.get_supported_filetypes())
     if path.suffix.lower().removeprefix(".") not in known:
-        stop(f"--plot: {path} must end in one of {', '.join(known)}.", BAD_INPUT)
+        stop(f"--{option}: {path} must end in one of {', '.join(known)}.", BAD_INPUT)
     check_output(path, force)

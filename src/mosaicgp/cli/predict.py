@@ -57,12 +57,11 @@ def predict(
     Columns are found by name; others are ignored. Memory does not grow
     with the table, except for one on standard input.
 
-    [bold]Examples[/bold]
-
     \b
-    mosaicgp predict flights.gp new.parquet --out predicted.parquet
-    mosaicgp predict houses.gp new.csv -o predicted.csv --keep id,city --level 0.8
-    cat new.csv | mosaicgp predict houses.gp - -o - | head
+    [bold]Examples[/bold]
+    mosaicgp predict flights.mosaic new.parquet --out predicted.parquet
+    mosaicgp predict houses.mosaic new.csv -o predicted.csv --keep id,city
+    cat new.csv | mosaicgp predict houses.mosaic - -o - | head
     """
     to_standard = out == STANDARD
     if to_standard and json:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mosaicgp.cli import options
-from mosaicgp.cli.console import print_json, say
+from mosaicgp.cli.console import console, print_json, say
 from mosaicgp.cli.inputs import check_output, load_model, open_for, target_of
 from mosaicgp.cli.options import Missing, Selection
 from mosaicgp.cli.wording import in_options
@@ -22,7 +23,7 @@ def report(
     data: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[DATA...]",
+            metavar="DATA",
             help="Rows to check the model by, best ones that it was not trained on: Parquet, CSV "
             "or .npy files, a folder or a quoted glob of them; - is standard input.",
             show_default="training rows, where the model keeps them",
@@ -45,12 +46,11 @@ def report(
 
     The file needs no network and nothing beside itself.
 
-    [bold]Examples[/bold]
-
     \b
-    mosaicgp report flights.gp test.parquet
-    mosaicgp report flights.gp test.parquet --title 'Delays in 2013' --out delays.html
-    mosaicgp report flights.gp --force
+    [bold]Examples[/bold]
+    mosaicgp report flights.mosaic test.parquet
+    mosaicgp report flights.mosaic test.parquet --title 'Delays in 2013'
+    mosaicgp report flights.mosaic --force
     """
     from mosaicgp.report import write_report
 
@@ -61,6 +61,8 @@ def report(
         dataset = open_for(
             fitted, data, target or target_of(fitted), Selection(where, missing.value)
         )
+    message = in_options(fitted.fit_result_.message)
+    fitted.fit_result_ = replace(fitted.fit_result_, message=message)
     content = write_report(fitted, out, dataset, title=title, overwrite=force)
     if json:
         print_json(_result(content, out))
@@ -89,5 +91,6 @@ def _print(content: Content) -> None:
     from mosaicgp.report.trust import findings, verdict
 
     found = findings(content)
-    typer.echo(verdict(found))
-    typer.echo(in_options(" ".join(finding.text for finding in found)))
+    show = console()
+    show.print(verdict(found), style="bold")
+    show.print(" ".join(finding.text for finding in found), markup=False)

@@ -6,6 +6,8 @@ import re
 
 # What a message may say, and what it means to somebody who types options.
 _SAYINGS = (
+    (r"\Afilter: ", "--where: "),
+    (r", or pass a pyarrow\.compute expression", ""),
     (r"categorical=\{'([^']+)': 'ordinal'\}", r"--ordinal '\1'"),
     (r"categorical=\['([^']+)'\]", r"--categorical '\1'"),
     (

@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from mosaicgp.nearest import did_you_mean
+
 FloatArray = NDArray[np.float64]
 Category = str | int | float
 
@@ -268,9 +270,10 @@ def require(names: Sequence[str], schema: pa.Schema, what: str) -> None:
     """Raises unless the schema has columns of these names."""
     absent = [name for name in names if name not in schema.names]
     if absent:
+        hint = did_you_mean(absent[0], schema.names) if len(absent) == 1 else ""
         raise DatasetError(
-            f"{what}: there is no column {', '.join(map(repr, absent))}; "
-            f"the columns are {', '.join(map(repr, schema.names))}."
+            f"{what}: there is no column {', '.join(map(repr, absent))}.{hint} "
+            f"The columns are {', '.join(map(repr, schema.names))}."
         )
 
 

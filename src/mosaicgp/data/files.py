@@ -18,6 +18,7 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from mosaicgp.data.encoding import DatasetError, is_text, repeated
+from mosaicgp.nearest import did_you_mean
 
 BATCH_ROWS = 65_536
 READAHEAD = 4  # batches read before they are asked for; bounds memory
@@ -48,7 +49,10 @@ class File:
     def stat(cls, path: str) -> File:
         """Size and time of a file that must exist."""
         if not os.path.isfile(path):
-            raise FileNotFoundError(f"there is no file {path}")
+            folder, name = os.path.split(path)
+            beside = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []
+            hint = did_you_mean(name, beside, close=0.75)  # endings are alike anyway
+            raise FileNotFoundError(f"there is no file {path}.{hint}")
         stat = os.stat(path)
         return cls(path, stat.st_size, stat.st_mtime_ns)
 

@@ -57,7 +57,7 @@ def parse_filter(text: str, schema: pa.Schema) -> pc.Expression:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, DatasetError):
             raise
-        raise _unreadable(text, str(error)) from None
+        raise _unreadable(text, getattr(error, "msg", str(error))) from None
 
 
 def _expression(node: ast.expr, schema: pa.Schema) -> pc.Expression:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from mosaicgp.checkpoints import digest
 from mosaicgp.comparison.scores import Split
 from mosaicgp.experiments.flights import AIRLINE_NAMES, FlightTable, load_airline, load_flights
+from mosaicgp.nearest import did_you_mean
 
 if TYPE_CHECKING:
     from mosaicgp.data.rows import UserRows
@@ -231,7 +232,8 @@ def _parquet(path: Path, target: str | None, exclude: Sequence[str]) -> Data:
         for name in wanted:
             if name not in names:
                 raise DataError(
-                    f"{option}: {path.name} has no column '{name}'. It has {_listed(names)}."
+                    f"{option}: {path.name} has no column '{name}'.{did_you_mean(name, names)} "
+                    f"It has {_listed(names)}."
                 )
     columns = [name for name in names if name != target and name not in exclude]
     if not columns:

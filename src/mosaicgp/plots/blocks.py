@@ -1,4 +1,4 @@
-"""The mosaic: the blocks of a fit over its two most relevant inputs."""
+"""The mosaic: the blocks of a fit over the two inputs most relevant to them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mosaicgp.mosaic import mosaic, varying_inputs
+from mosaicgp.mosaic import block_inputs, mosaic
 from mosaicgp.plots.canvas import axes
 from mosaicgp.sample import drawn, kept, moments
 from mosaicgp.validation import one_of
@@ -38,7 +38,8 @@ def plot_blocks(
     X, y : rows to take the error of, up to 10,000 at random; X may be a dataset with its target in
         it. None takes training rows, where the model keeps them: their error flatters the model.
     colour : "error", the root mean squared error of each block's rows, or "size", their number
-    inputs : names of the two inputs; the two most relevant if None
+    inputs : names of the two inputs; if None, the most relevant to the noise that rows of a
+        block share
     """
     from matplotlib.collections import PolyCollection
     from sklearn.utils.validation import check_is_fitted
@@ -50,7 +51,7 @@ def plot_blocks(
             f'approximation="{model.approximation}" has no blocks; "pitc" and "pic" have.'
         )
     names = model._feature_names()
-    shown = tuple(int(k) for k in varying_inputs(model)[:2])
+    shown = tuple(int(k) for k in block_inputs(model)[:2])
     if inputs is not None:
         for name in inputs:
             one_of("inputs", name, names)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from mosaicgp.inference.result import FitResult
-from mosaicgp.mosaic import Mosaic, mosaic, varying_inputs
+from mosaicgp.mosaic import Mosaic, block_inputs, mosaic, varying_inputs
 from mosaicgp.record import TrainedOn
 from mosaicgp.report.scores import Checked, checked
 from mosaicgp.sample import drawn, kept, moments
@@ -119,7 +119,7 @@ def build(
         sample,
         no_rows if rows is None else rows.mean,
         no_rows if rows is None else rows.std,
-        tuple(int(k) for k in order[:2]),
+        tuple(int(k) for k in block_inputs(model)[:2]),
     )
     target = _target_name(model, X, y)
     sigma_f = table.row("sigma_f")

@@ -86,7 +86,7 @@ def relevance(content: Content) -> str:
     drawn = [i for i in inputs if not i.constant]
     note = (
         "f varies by about one signal standard deviation over one length-scale: an inverse "
-        "length-scale near zero says that an input hardly matters. "
+        "length-scale near zero says that an input hardly matters to f. "
     )
     note += (
         "Intervals are 95% of the variational posterior, which is narrower than the true one; "
@@ -120,11 +120,11 @@ def predictions(content: Content) -> str:
         return section(title, MORE_ROWS)
     drawn = min(rows.n, charts.DRAWN_ROWS)
     scores = [
-        *((f"in {p:.0%} intervals", f"{share:.1%} of rows") for p, share in rows.coverage.items()),
-        ("beyond 3 std", f"{rows.far:.1%} of rows; 0.3% of a Gaussian"),
         ("RMSE", f"{number(rows.rmse)}; {number(rows.spread)} by their mean alone"),
         ("CRPS", f"{number(rows.crps)}; like a mean absolute error, lower is better"),
         ("MNLP", f"{rows.mnlp:.4g} nats; lower is better"),
+        *((f"in {p:.0%} intervals", f"{share:.1%} of rows") for p, share in rows.coverage.items()),
+        ("beyond 3 std", f"{rows.far:.1%} of rows; 0.3% of a Gaussian"),
     ]
     cards = [
         card(
@@ -246,7 +246,7 @@ def blocks(content: Content) -> str:
     number_shown = f"{len(picture.tiles):,}"
     if len(picture.tiles) < picture.n_blocks:
         number_shown += f" of {picture.n_blocks:,}"
-    note = f"{number_shown} blocks over the most relevant inputs"
+    note = f"{number_shown} blocks over the inputs most relevant to the noise that their rows share"
     note += ", shaded by the error of their rows." if content.checked is not None else "."
     note += (
         " The tiles are the blocks themselves."

@@ -68,7 +68,7 @@ class Frame:
         self.right, self.top = 14, 12
         if left is None:  # room for the label and the longest number
             widest = max(len(number(value)) for value in ticks(*y))
-            left = (28 if y_label else 14) + DIGIT * widest
+            left = (34 if y_label else 14) + DIGIT * widest
         self.left = left
         self.bottom = 46 if x_label else 28
         self._behind: list[str] = []

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from mosaicgp.report.content import Content
+from mosaicgp.report.content import Content, Input
 from mosaicgp.report.scores import Checked
 
 Level = Literal["good", "caution", "bad"]
@@ -21,6 +22,7 @@ WORSE_THAN_MEAN = -0.01  # not 0: a model that knows nothing predicts the mean o
 LEARNED_SHARE = 0.05
 MATTERS = 0.3  # of the largest inverse length-scale
 FADES = 0.05
+SHARED = 0.1  # of the standard deviation of each row's own noise
 UNKNOWN_SHARE = 0.02
 OUTSIDE_SHARE = 0.01
 
@@ -68,7 +70,7 @@ def verdict(found: list[Finding]) -> str:
 
 def _training(content: Content) -> Finding:
     fit = content.fit
-    message = fit.message.rstrip(".")
+    message = fit.message.rstrip(".").removeprefix("converged: ")
     if content.converged:
         return Finding("good", "training", f"Training converged ({message}).")
     if fit.status == "failed":
@@ -140,6 +142,9 @@ def _coverage(rows: Checked, these: str) -> Finding:
         )
     if share > 0.95 + min(slack, 0.04):
         return Finding("caution", "coverage", f"{text}: they are wider than they need be.")
+    if abs(share - 0.95) > COVERAGE_SLACK:
+        text += f", as near to that as {rows.n:,} rows can tell."
+        return Finding("good", "coverage", text)
     return Finding("good", "coverage", f"{text}, which is what they promise.")
 
 
@@ -175,7 +180,11 @@ def _relevance(content: Content) -> Finding:
         return Finding("caution", "inputs", "No input matters to the prediction." + aside)
     top = inputs[0].relevance
     names = [i.name for i in inputs if i.relevance >= MATTERS * top]
-    fading = sum(i.upper < FADES * top for i in inputs)
+    noise = np.nan_to_num([i.noise for i in inputs])
+    fading = sum(
+        i.upper < FADES * top and of_noise <= FADES * noise.max()
+        for i, of_noise in zip(inputs, noise, strict=True)
+    )
     if len(inputs) == 1:
         text = f"Its one input is {names[0]}."
     elif len(names) == len(inputs) <= 3:
@@ -188,7 +197,15 @@ def _relevance(content: Content) -> Finding:
         text = f"{_listed(names)} matter{'s' if len(names) == 1 else ''} most."
     if fading:
         text += f" {_count(fading, 'input')} hardly matter{'s' if fading == 1 else ''}."
+    if content.can_have_mosaic and content.eps_std > SHARED * content.noise_std:
+        text += f" What neighbours have in common beside that follows {_shared(inputs, noise)}."
     return Finding("good", "inputs", text + aside)
+
+
+def _shared(inputs: list[Input], noise: NDArray[np.float64]) -> str:
+    """The inputs that decide which rows share their noise, most relevant first."""
+    order = np.argsort(-noise, kind="stable")
+    return _listed([inputs[k].name for k in order if noise[k] >= MATTERS * noise.max()][:3])
 
 
 def _reach(content: Content, rows: Checked) -> Finding:
