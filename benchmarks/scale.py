@@ -29,10 +29,10 @@ TURN = 100  # steps
 
 NOTES = """
 What the peak is made of: libraries and compiled code (300 MB), compilation (300 MB more, given back
-at the next division), and parts of the table that threads have in hand while it is divided. The tree
-of the blocks is all that grows with the table. Two things did, or seemed to: blocks in mapped files counted as resident
-memory by the pages around them, and freed memory stayed in the arenas of threads; blocks are now
-read, and memory is given back after a division.
+at the next division), and parts of the table that threads have in hand while it is divided. Only
+the tree of the blocks grows with the table. Two things did, or seemed to: blocks in mapped files
+counted as resident memory by the pages around them, and freed memory stayed in the arenas of
+threads; blocks are now read, and memory is given back after a division.
 """
 
 
