@@ -86,7 +86,8 @@ def killed(run: Path, moment: float, expected: str) -> Killed | None:
     """Kill a fit and let it go on; None if it had ended by then."""
     process = start(run)
     try:
-        process.wait(moment)
+        if process.wait(moment) != 0:
+            raise RuntimeError("a fit that nobody killed failed")
         return None
     except subprocess.TimeoutExpired:
         process.kill()

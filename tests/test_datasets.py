@@ -208,11 +208,15 @@ def test_room_on_disk_is_told_before_it_is_taken(tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(estimator, "fit_rows", stop)
     X, y = np.zeros((2000, 3)), np.arange(2000.0)
-    for storage, told in (("disk", True), ("memory", False)):
+    # 2,000 rows of five numbers: as blocks, scattered, and as blocks again; rows of arrays stay
+    for kind, storage, told in (
+        ("pic", "disk", True),
+        ("pic", "memory", False),
+        ("dtc", "disk", False),
+    ):
         with pytest.raises(KeyboardInterrupt):
-            model(storage=storage, work_dir=str(tmp_path), verbose=1).fit(X, y)
-        # 2,000 rows of five numbers, twice: a single bucket
-        assert (f"fitting takes 0.00016 GB in {tmp_path}" in capsys.readouterr().err) == told
+            model(kind, storage=storage, work_dir=str(tmp_path), verbose=1).fit(X, y)
+        assert (f"fitting takes 0.00024 GB in {tmp_path}" in capsys.readouterr().err) == told
 
 
 def test_a_category_never_seen_is_named(folder):

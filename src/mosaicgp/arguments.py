@@ -11,7 +11,7 @@ import numpy as np
 
 from mosaicgp import validation
 from mosaicgp.data.partition import PARTITIONS
-from mosaicgp.fitting import BLOCK_ROWS_A_STEP, Plan
+from mosaicgp.fitting import BLOCK_ROWS_A_STEP, PILOT_FROM_ROWS, Plan
 from mosaicgp.inference import exact, training
 from mosaicgp.inference.parameters import Switches
 from mosaicgp.inference.schedule import Anneal, RobbinsMonro, Schedule
@@ -23,6 +23,7 @@ EXACT_ROWS = 20_000
 AUTO_BLOCK_SIZE = {"exact": 128, "stochastic": 256}
 AUTO_MAX_ITER = {"exact": 300, "stochastic": 2000}
 SMALL_MAX_ITER = 500  # of stochastic inference, for tables that exact inference would take
+LARGE_MAX_ITER = 3000  # for tables that a pilot is trained for
 AUTO_TOL = {"exact": 0.02, "stochastic": 0.002}
 AUTO_N_THETA = {"exact": 16, "stochastic": 4}
 AUTO_LEARNING_RATE = 0.04
@@ -186,7 +187,11 @@ def _auto_max_iter(given: Any, inference: str, n: int, block_rows: int) -> int:
     """Fewer iterations where a step costs more, as it does with the cube of large blocks."""
     if inference == "exact":
         return AUTO_MAX_ITER["exact"]
-    most = SMALL_MAX_ITER if n <= EXACT_ROWS else AUTO_MAX_ITER["stochastic"]
+    most = AUTO_MAX_ITER["stochastic"]
+    if n <= EXACT_ROWS:
+        most = SMALL_MAX_ITER
+    elif n > PILOT_FROM_ROWS:
+        most = LARGE_MAX_ITER
     blocked = APPROXIMATIONS[given.approximation].blocked
     if not blocked or block_rows <= BLOCK_ROWS_A_STEP:
         return most

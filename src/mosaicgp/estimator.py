@@ -111,12 +111,12 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         SciPy's optimiser for exact inference.
     max_iter : int or "auto", default="auto"
         Most iterations of a fit. "auto" is 300 for exact inference, 2,000 for stochastic
-        (500 up to 20,000 rows, and fewer with blocks of more than 512 rows).
+        (500 up to 20,000 rows, 3,000 beyond a million, fewer with blocks of more than 512 rows).
     tol : float or "auto", default="auto"
         Exact: a fit has converged when four iterations in a row raise the bound by less than this,
         in nats of the whole table (0.02); a nat is what a standard deviation of a hyperparameter
         is worth. Stochastic: the search ends when six looks in a row do not lower the validation
-        NLPD by this, in nats a row (0.002).
+        NLPD by this, in nats a row (0.002), and as many rows were seen as there are.
     max_time : float or None, default=None
         Seconds after which training stops with the best state found.
     n_restarts : int, default=0
@@ -444,7 +444,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         snapshots: Snapshots | None,
     ) -> Outcome:
         a_step = rows_a_step(plan, rows.count())
-        if self.verbose and (size := bytes_on_disk(plan, rows.count(), rows.n_features)):
+        if self.verbose and (size := bytes_on_disk(plan, rows)):
             say(f"fitting takes {size / 1e9:.2g} GB in {plan.work_dir or tempfile.gettempdir()}")
         with progress_line(self.verbose, plan.settings, a_step) as show:
 

@@ -525,11 +525,16 @@ def rows_a_step(plan: Plan, n: int) -> int:
     return n_blocks * plan.block_rows
 
 
-def bytes_on_disk(plan: Plan, n: int, d: int) -> int:
-    """Room that a fit takes on disk for n rows of d inputs, at most."""
+def bytes_on_disk(plan: Plan, rows: Rows) -> int:
+    """Room that a fit takes on disk, at most."""
+    n, d = rows.count(), rows.n_features
     if isinstance(plan.settings, exact.Settings) or not _on_disk(plan, n, d):
         return 0
-    return working_bytes(n, d) if plan.switches.approximation.blocked else bytes_of(n, d)
+    if not plan.switches.approximation.blocked:
+        return 0 if isinstance(rows, ArrayRows) else bytes_of(n, d)
+    # Blocks are read from while the rows are divided anew.
+    anew = plan.adapt_partition and n <= PILOT_FROM_ROWS
+    return working_bytes(n, d) + (bytes_of(n, d) if anew else 0)
 
 
 def _on_disk(plan: Plan, n: int, d: int) -> bool:

@@ -12,6 +12,7 @@ from jax.flatten_util import ravel_pytree
 from numpy.testing import assert_allclose
 
 import reference
+from mosaicgp.model import bound
 from mosaicgp.model.bound import (
     Block,
     collapsed_bound,
@@ -21,6 +22,7 @@ from mosaicgp.model.bound import (
     total_statistics,
 )
 from mosaicgp.model.expectations import ClosedForm, Mehler
+from mosaicgp.model.family import APPROXIMATIONS
 from mosaicgp.model.kernel import inducing_cholesky
 from mosaicgp.model.posterior import (
     InducingPosterior,
@@ -246,3 +248,28 @@ def test_bayesian_bound_is_below_the_log_evidence(seed):
     fit = np.sum(y * np.linalg.solve(K, y), axis=(1, 2))
     log_density = -0.5 * (fit + np.linalg.slogdet(2 * np.pi * K)[1])
     assert value <= np.log(weights @ np.exp(log_density)) + 1e-6
+
+
+@pytest.mark.parametrize("order", [0, 1])
+def test_large_blocks_take_less_memory_and_give_the_same(order, monkeypatch):
+    """Correlated noise at once, and term by term with blocks recomputed on the way back."""
+    problem = random_problem("pic", 7)
+
+    def value(parameters):
+        statistics = total_statistics(
+            parameters, problem.stacked, problem.approximation.noise, Mehler(order), JITTER
+        )
+        return data_bound(statistics, problem.q)
+
+    at_once = jax.value_and_grad(value)(problem.parameters)
+    monkeypatch.setattr(bound, "STACK_BYTES", 0)
+    by_term = jax.value_and_grad(value)(problem.parameters)
+    for a, b in zip(jax.tree.leaves(at_once), jax.tree.leaves(by_term), strict=True):
+        assert_allclose(a, b, rtol=1e-8, atol=1e-9)
+
+
+def test_what_the_way_back_keeps_counts_rows_by_rows():
+    wide = Block(jnp.zeros((16, 1200, 8)), jnp.zeros((16, 1200)), jnp.ones((16, 1200)))
+    Z, noise = jnp.zeros((100, 8)), APPROXIMATIONS["pic"].noise
+    assert bound._saved_bytes(Mehler(0), wide, Z, noise) > 1e9 > bound.STACK_BYTES
+    assert bound._saved_bytes(Mehler(2), wide, Z, noise) == np.inf

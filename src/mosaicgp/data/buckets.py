@@ -29,13 +29,14 @@ from mosaicgp.data.disk import (
     working_file,
 )
 from mosaicgp.data.rows import Part, Rows
-from mosaicgp.data.threads import in_threads
+from mosaicgp.data.threads import WORKERS, in_threads
 
 FloatArray = NDArray[np.float64]
 Assign = Callable[[FloatArray], NDArray[np.int64]]
 T = TypeVar("T")
 
 RUN_ROWS = 2**17
+MOST_BYTES = 2**30  # asked of the system at a time
 GROUPS = 16  # files of runs
 
 
@@ -162,7 +163,7 @@ class FileBuckets(Buckets):
         self.first[1:] = np.cumsum(self._counts.sum(axis=0))
         with working_file(target, "wb") as file:
             file.truncate(bytes_of(int(self.first[-1]), rows.n_features))
-        self.room = bytes_of(int(np.sort(used)[-2:].sum()), rows.n_features)
+        self.room = bytes_of(int(np.sort(used)[-1 - WORKERS :].sum()), rows.n_features)
 
     def read(self, bucket: int) -> tuple[FloatArray, FloatArray]:
         found = np.empty((self.first[bucket + 1] - self.first[bucket], self._width))
@@ -172,9 +173,12 @@ class FileBuckets(Buckets):
             for start, count in zip(self._starts[:, bucket], self._counts[:, bucket], strict=True):
                 if count:
                     file.seek(bytes_of(int(start), self._width - 2))
-                    read = file.readinto(found[done : done + count].data)
-                    if read != found[done : done + count].nbytes:
-                        raise OSError(f"{path} was cut short while it was in use")
+                    left = found[done : done + count].data.cast("B")
+                    while left:  # a call may read less than it was asked for
+                        read = file.readinto(left[:MOST_BYTES])
+                        if not read:
+                            raise OSError(f"{path} was cut short while it was in use")
+                        left = left[read:]
                     done += count
         return found[:, :-2], found
 

@@ -28,6 +28,7 @@ from mosaicgp.data.disk import DiskBlocks, Workspace, bytes_of, written
 from mosaicgp.data.memory import give_back
 from mosaicgp.data.partition import BalancedTree, KMeansCells, Partition
 from mosaicgp.data.rows import Rows
+from mosaicgp.data.threads import WORKERS
 
 FloatArray = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -122,10 +123,11 @@ def n_blocks_of(n: int, block_rows: int) -> int:
 
 
 def working_bytes(n: int, n_features: int) -> int:
-    """Room that n rows take on disk while they are divided: once, and those of two groups of
-    buckets twice, as they were scattered and by block."""
-    groups = min(GROUPS, _n_buckets(n))
-    return bytes_of(n + n * min(2, groups) // groups, n_features)
+    """Room that n rows take on disk while they are divided: once, and twice, as they were scattered
+    and by block, those of a group of buckets and of the buckets that threads have in hand."""
+    n_buckets = _n_buckets(n)
+    twice = min(n_buckets, -(-n_buckets // GROUPS) + WORKERS)
+    return bytes_of(n + n * twice // n_buckets, n_features)
 
 
 def _require_room(rows: Rows, workspace: Workspace | None) -> None:

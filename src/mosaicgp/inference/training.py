@@ -413,7 +413,9 @@ class _Training:
         self._at.stale = 0 if gained else self._at.stale + 1
         searching = self._at.phase == "search" and isinstance(self._settings.schedule, Anneal)
         adapted = self.data.adapt is None or not self._at.to_adapt
-        if searching and adapted and self._at.stale >= self._settings.patience:
+        # The held rows are of a few blocks: before all were seen they say little of the others.
+        seen = iteration >= self.data.sampler.batches_per_pass
+        if searching and adapted and seen and self._at.stale >= self._settings.patience:
             # The budget shrinks so that the search ends here.
             self._at.plateaued = True
             self._at.max_iter = min(self._at.max_iter, int(np.ceil(iteration / SEARCH_END)))

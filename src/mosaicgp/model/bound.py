@@ -30,6 +30,7 @@ from mosaicgp.model.posterior import (
 
 # Matrices of an expansion that are held at once; larger ones go term by term.
 STACK_BYTES = 2**26
+SAVED_SQUARES = 9
 
 
 class Parameters(NamedTuple):
@@ -107,6 +108,14 @@ def _stack_bytes(route: Route, n: int, Z: Array) -> float:
     return float((1 + d * route.order) * n * m * Z.dtype.itemsize)
 
 
+def _saved_bytes(route: Route, blocks: Block, Z: Array, noise: Noise) -> float:
+    """Memory that the backward pass of all blocks would find: the matrices of the expansion, and
+    of correlated noise some nine of a block's rows by its rows."""
+    rows, item = blocks.y.size, blocks.y.dtype.itemsize
+    squares = SAVED_SQUARES * rows * blocks.y.shape[1] * item if noise.correlated else 0
+    return _stack_bytes(route, rows, Z) + squares
+
+
 def _by_products(
     parameters: Parameters, prepared: Prepared, block: Block, noise: Noise, route: Route
 ) -> Statistics:
@@ -144,7 +153,7 @@ def total_statistics(
     def one(parameters: Parameters, prepared: Prepared, block: Block) -> Statistics:
         return block_statistics(parameters, prepared, block, noise, route, nodes)
 
-    if _stack_bytes(route, blocks.y.size, parameters.Z) > STACK_BYTES:
+    if _saved_bytes(route, blocks, parameters.Z, noise) > STACK_BYTES:
         # Recomputed in the backward pass, so that memory is that of one block.
         one = jax.checkpoint(one)
 
