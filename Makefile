@@ -148,7 +148,7 @@ bench-accuracy: $(VENV)/.installed-test need-data
 	$(venv_python) benchmarks/accuracy.py --data "$(DATA)"
 
 bench-convergence: $(VENV)/.installed-test need-data
-	$(paper) convergence --out docs/results/traffic $(of_traffic)
+	$(paper) convergence --out docs/results/traffic $(of_traffic) --iterations 20000
 
 # -- the paper's figures and table -------------------------------------------------------------
 
@@ -186,7 +186,8 @@ paper-results: $(VENV)/.installed-test need-data
 		$(paper_sizes)$(newline))
 	$(foreach t,$(paper_tables),$(paper) samples --out "$(PAPER_OUT)/$(t)" $(of_$(t)) \
 		--rows $(PAPER_ROWS_SAMPLES) $(paper_sizes)$(newline))
-	$(paper) convergence --out "$(PAPER_OUT)/traffic" $(of_traffic) --splits $(PAPER_SPLITS)
+	$(paper) convergence --out "$(PAPER_OUT)/traffic" $(of_traffic) --splits $(PAPER_SPLITS) \
+		--iterations 20000
 	$(foreach t,$(paper_tables),$(paper) table --out "$(PAPER_OUT)/$(t)" $(of_$(t)) $(rows_$(t)) \
 		$(paper_sizes)$(newline))
 
