@@ -185,8 +185,8 @@ What was tried for the step:
 - The whole step in NumPy, all derivatives by hand, nothing compiled, BLAS on two threads: 2.2 to
   2.4 ms where XLA takes 1.8 to 2.0, 5.5 to 6.0 against 5.2 to 5.4, 38 to 42 against 36 to 38; on
   one thread 2.5, 7.0 and 60. BLAS multiplies faster (0.24 ms for a product that takes XLA 0.4),
-  but some two hundred calls of NumPy cost 0.3 ms, and beside another busy process its threads
-  wait for each other (a step of 3 ms took 14). It saves compiling, 2 to 4 s a fit.
+  but its many small calls cost (by estimate) 0.3 ms, and beside another busy process its threads
+  wait for each other (a step of 3 ms took 14). It would save compiling.
 
 What is left, by jax's profiler: at 500 inducing points seven products' worth of M × M × M work
 (two factorisations, their inverses, whitening and the way back through Σ, which follows ν) beside
