@@ -346,7 +346,7 @@ def predictor(
 
 def _host_noise(state: NoiseState, has_eps: bool) -> HostNoise:
     noise_variance, eps_variance, eps_lam, U = map(np.asarray, state.parameters)
-    white_U = lower_inverse(np.asarray(state.chol_UU))
+    white_U = np.asarray(state.root_UU)
     if not has_eps:
         U, white_U = U[:0], white_U[:0, :0]
     return HostNoise(noise_variance, eps_variance, eps_lam, U, white_U)

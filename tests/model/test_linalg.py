@@ -1,5 +1,6 @@
 """Products that leave out what is zero or known equal the plain ones."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -14,17 +15,29 @@ def test_cut_products_equal_whole_ones(m):
     L = np.tril(rng.normal(size=(m, m))) / np.sqrt(m) + 2.0 * np.eye(m)
     A = rng.normal(size=(m, m))
     A = jnp.asarray(A + A.T)
-    W = jnp.asarray(rng.normal(size=(40, m)))
+    V, B = jnp.asarray(rng.normal(size=(m, 40))), jnp.asarray(rng.normal(size=(40, m)))
+    lower = np.tril(V @ B, -1)
+    mirrored = 0.5 * (lower + lower.T + np.diag(np.diagonal(V @ B)))
     found = {
         "inverse": (linalg.triangular_inverse(L), np.linalg.inv(L)),
-        "columns": (linalg.gram_of_columns(W), W.T @ W),
+        "rows": (linalg.gram_of_rows(V), V @ V.T),
         "lower": (linalg.gram_of_lower(jnp.asarray(L)), L.T @ L),
         "outer": (linalg.outer_congruence(jnp.asarray(L), A), L @ A @ L.T),
         "inner": (linalg.inner_congruence(jnp.asarray(L), A), L.T @ A @ L),
+        "congruence": (linalg.congruence(A, A + jnp.eye(m)), A @ (A + np.eye(m)) @ A),
+        "mirrored": (linalg.mirrored_product(V, B), mirrored),
     }
     for name, (ours, plain) in found.items():
         assert_allclose(ours, plain, rtol=1e-10, atol=1e-10, err_msg=name)
     assert np.all(np.triu(linalg.triangular_inverse(L), 1) == 0.0)
+
+
+def test_the_slope_of_a_factor_is_symmetric():
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(5, 5))
+    slope = jax.grad(lambda A: jnp.sum(linalg.cholesky(A) ** 3))(jnp.asarray(A @ A.T + np.eye(5)))
+    assert_allclose(slope, slope.T, rtol=1e-14)
+    assert np.ptp(slope) > 0.1
 
 
 def test_a_matrix_that_cannot_be_factored_gives_nan():

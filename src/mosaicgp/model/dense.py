@@ -8,7 +8,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from mosaicgp.model.linalg import cholesky, transposed, triangular_inverse
+from mosaicgp.model.linalg import (
+    cholesky,
+    congruence,
+    gram_of_lower,
+    transposed,
+    triangular_inverse,
+)
 
 
 @jax.custom_vjp
@@ -29,11 +35,11 @@ def _forward(
     n, t, m = K.shape
     chol = cholesky(C)
     root = triangular_inverse(chol)
-    C_inv = transposed(root) @ root
+    C_inv = gram_of_lower(root)
     W, u = C_inv @ K.reshape(n, t * m), C_inv @ y
     log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(chol)))
     constant = -0.5 * (log_det + y @ u + jnp.sum(C_inv * K_bb))
-    Q = K.reshape(n * t, m).T @ W.reshape(n * t, m)
+    Q = transposed(K.reshape(n * t, m)) @ W.reshape(n * t, m)
     return (Q, K[:, 0].T @ u, constant), (K_bb, C_inv, W.reshape(n, t, m), u)
 
 
@@ -41,7 +47,6 @@ def _backward(saved: _Saved, bars: tuple[Array, Array, Array]) -> tuple[Array, A
     K_bb, C_inv, W, u = saved
     Q_bar, g_bar, constant_bar = bars
     n, t, m = W.shape
-    Q_bar = 0.5 * (Q_bar + Q_bar.T)
     WQ = (W.reshape(n * t, m) @ Q_bar).reshape(n, t * m)
     Wg = W[:, 0] @ g_bar
     first = jnp.pad(jnp.outer(u, g_bar)[:, None], ((0, 0), (0, t - 1), (0, 0)))
@@ -50,7 +55,8 @@ def _backward(saved: _Saved, bars: tuple[Array, Array, Array]) -> tuple[Array, A
     cross_term = 0.5 * constant_bar * u - Wg
     rank_one = 0.5 * (jnp.outer(u, cross_term) + jnp.outer(cross_term, u))
     of_psi = WQ @ W.reshape(n, t * m).T
-    C_bar = 0.5 * constant_bar * (C_inv @ (K_bb @ C_inv) - C_inv) + rank_one - of_psi
+    inner = congruence(C_inv, K_bb)
+    C_bar = 0.5 * constant_bar * (inner - C_inv) + rank_one - of_psi
     y_bar = Wg - constant_bar * u
     return K_bar, -0.5 * constant_bar * C_inv, C_bar, y_bar
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.linalg import solve_triangular
 
-from mosaicgp.model.linalg import cholesky
+from mosaicgp.model.linalg import cholesky, transposed
 
 
 def squared_distance(A: Array, B: Array) -> Array:
@@ -27,8 +27,9 @@ def gram(A: Array, lam: Array, variance: Array) -> Array:
 @jax.custom_vjp
 def unit_gram(R: Array) -> Array:
     """exp(−½‖r − r'‖²) among the rows of R (n, d), with ones on the diagonal."""
-    K = jnp.exp(-0.5 * squared_distance(R, R))
-    return jnp.fill_diagonal(K, 1.0, inplace=False)
+    n = R.shape[0]
+    exponent = -0.5 * squared_distance(R, R)
+    return jnp.exp(jnp.where(jnp.eye(n, dtype=bool), 0.0, exponent))
 
 
 def _unit_gram_forward(R: Array) -> tuple[Array, tuple[Array, Array]]:
@@ -37,9 +38,11 @@ def _unit_gram_forward(R: Array) -> tuple[Array, tuple[Array, Array]]:
 
 
 def _unit_gram_backward(saved: tuple[Array, Array], K_bar: Array) -> tuple[Array]:
+    # H = A + Aᵀ with A = K̄ ∘ K, without laying out Aᵀ.
     R, K = saved
-    H = (K_bar + K_bar.T) * K
-    return (H @ R - jnp.sum(H, axis=1)[:, None] * R,)
+    A = K_bar * K
+    by_row = jnp.sum(A, axis=1) + jnp.sum(A, axis=0)
+    return (A @ R + (transposed(R) @ A).T - by_row[:, None] * R,)
 
 
 unit_gram.defvjp(_unit_gram_forward, _unit_gram_backward)
@@ -65,7 +68,7 @@ def _unit_cross_backward(saved: tuple[Array, Array, Array], K_bar: Array) -> tup
     R, Z, K = saved
     H = K_bar * K
     R_bar = H @ Z - jnp.sum(H, axis=1)[:, None] * R
-    return R_bar, H.T @ R - jnp.sum(H, axis=0)[:, None] * Z
+    return R_bar, (transposed(R) @ H).T - jnp.sum(H, axis=0)[:, None] * Z
 
 
 unit_cross.defvjp(_unit_cross_forward, _unit_cross_backward)

@@ -2,20 +2,34 @@
 
 XLA has no product for triangular or symmetric matrices. Cut into halves, such a product leaves out
 the part that is zero or known by symmetry; for small matrices the cutting costs more than it saves.
+
+Derivatives by hand in this package take the slope in a symmetric matrix to be symmetric, and give
+one that is: laying out a transposed matrix takes as long as a small product.
 """
 
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.scipy.linalg import solve_triangular
 
 # Matrices with fewer rows are multiplied whole, and triangles of fewer inverted by substitution.
-CUT_FROM = 256
-SUBSTITUTE_UP_TO = 128
+# The halves of larger ones are worked on by different threads.
+CUT_FROM = 96
+SUBSTITUTE_UP_TO = 64
 
 
 def cholesky(A: Array) -> Array:
     """Lower factor of a symmetric positive definite matrix; NaN where it is not one."""
-    return jnp.tril(lax.linalg.cholesky(A, symmetrize_input=False))
+    return jnp.tril(lax.linalg.cholesky(_symmetric_slope(A), symmetrize_input=False))
+
+
+@jax.custom_vjp
+def _symmetric_slope(A: Array) -> Array:
+    """A itself; a slope that comes back is made symmetric."""
+    return A
+
+
+_symmetric_slope.defvjp(lambda A: (A, None), lambda _, A_bar: (0.5 * (A_bar + A_bar.T),))
 
 
 def upper_root(A: Array) -> Array:
@@ -38,22 +52,22 @@ def transposed(A: Array) -> Array:
     return lax.optimization_barrier(A.T)
 
 
-def gram_of_columns(W: Array) -> Array:
-    """WᵀW (m, m) of W (n, m)."""
-    m = W.shape[1]
+def gram_of_rows(V: Array) -> Array:
+    """VVᵀ (m, m) of V (m, n)."""
+    m = V.shape[0]
     if m < CUT_FROM:
-        return W.T @ W
-    h, W_t = m // 2, transposed(W)
-    below = W_t[h:] @ W
-    return _symmetric(W_t[:h] @ W[:, :h], below[:, :h], below[:, h:])
+        return V @ V.T
+    h = m // 2
+    below = V[h:] @ V.T
+    return _symmetric(V[:h] @ V[:h].T, below[:, :h], below[:, h:])
 
 
 def gram_of_lower(L: Array) -> Array:
     """LᵀL of a lower triangular matrix (m, m)."""
-    m = L.shape[0]
+    m, L_t = L.shape[0], transposed(L)
     if m < CUT_FROM:
-        return L.T @ L
-    h, L_t = m // 2, transposed(L)
+        return L_t @ L
+    h = m // 2
     corner = L_t[h:, h:]
     return _symmetric(L_t[:h] @ L[:, :h], corner @ L[h:, :h], corner @ L[h:, h:])
 
@@ -70,13 +84,36 @@ def outer_congruence(L: Array, Q: Array) -> Array:
 
 def inner_congruence(L: Array, A: Array) -> Array:
     """Lᵀ A L of a lower triangular L and a symmetric A (m, m)."""
-    m = L.shape[0]
+    m, L_t = L.shape[0], transposed(L)
     if m < CUT_FROM:
-        return L.T @ (A @ L)
+        return L_t @ (A @ L)
     h = m // 2
-    left, corner = L[:, :h], L[h:, h:]
-    half = A @ left
-    return _symmetric(left.T @ half, corner.T @ half[h:], corner.T @ (A[h:, h:] @ corner))
+    half, corner = A @ L[:, :h], L_t[h:, h:]
+    below = corner @ half[h:]
+    return _symmetric(L_t[:h] @ half, below, corner @ (A[h:, h:] @ L[h:, h:]))
+
+
+def congruence(S: Array, A: Array) -> Array:
+    """S A S of symmetric matrices (m, m)."""
+    m = S.shape[0]
+    half = A @ S
+    if m < CUT_FROM:
+        return S @ half
+    h = m // 2
+    below = S[h:] @ half
+    return _symmetric(S[:h] @ half[:, :h], below[:, :h], below[:, h:])
+
+
+def mirrored_product(A: Array, B: Array) -> Array:
+    """½(Φ + Φᵀ) (m, m), Φ the lower triangle of AB with half its diagonal."""
+    m = A.shape[0]
+    if m < CUT_FROM:
+        product = A @ B
+        lower = jnp.tril(product, -1)
+        return 0.5 * (lower + lower.T + jnp.diag(jnp.diagonal(product)))
+    h = m // 2
+    corner = 0.5 * (A[h:] @ B[:, :h])
+    return _symmetric(mirrored_product(A[:h], B[:, :h]), corner, mirrored_product(A[h:], B[:, h:]))
 
 
 def _lower(first: Array, corner: Array, second: Array) -> Array:

@@ -18,7 +18,7 @@ from jax import Array, lax
 from jax.scipy.linalg import cho_solve, solve_triangular
 
 from mosaicgp.model.kernel import gram, se
-from mosaicgp.model.linalg import cholesky
+from mosaicgp.model.linalg import cholesky, transposed, triangular_inverse
 
 
 class NoiseParameters(NamedTuple):
@@ -31,11 +31,12 @@ class NoiseParameters(NamedTuple):
 
 
 class NoiseState(NamedTuple):
-    """Parameters, K^ε_UU at unit variance and its lower factor, made once for all blocks."""
+    """Parameters, K^ε_UU at unit variance and the inverse of its lower factor, made once for all
+    blocks."""
 
     parameters: NoiseParameters
     K_UU: Array
-    chol_UU: Array
+    root_UU: Array
 
 
 class DiagonalFactor(NamedTuple):
@@ -179,27 +180,27 @@ class Block:
 
 
 @jax.custom_vjp
-def projected_gram(K_UU: Array, chol_UU: Array, K_UX: Array) -> Array:
-    """K_XU K_UU⁻¹ K_UX (n, n), given the factor of K_UU.
+def projected_gram(K_UU: Array, root_UU: Array, K_UX: Array) -> Array:
+    """K_XU K_UU⁻¹ K_UX (n, n), given the inverse of the lower factor of K_UU.
 
     Its derivative is written out, W = K_UU⁻¹K_UX: 2WR̄ for K_UX and −WR̄Wᵀ for K_UU, without
     going through the factor.
     """
-    return _projected_forward(K_UU, chol_UU, K_UX)[0]
+    return _projected_forward(K_UU, root_UU, K_UX)[0]
 
 
 def _projected_forward(
-    K_UU: Array, chol_UU: Array, K_UX: Array
+    K_UU: Array, root_UU: Array, K_UX: Array
 ) -> tuple[Array, tuple[Array, Array]]:
-    white = solve_triangular(chol_UU, K_UX, lower=True)
-    return white.T @ white, (chol_UU, white)
+    white = root_UU @ K_UX
+    return transposed(white) @ white, (root_UU, white)
 
 
 def _projected_backward(saved: tuple[Array, Array], R_bar: Array) -> tuple[Array, Array, Array]:
-    chol_UU, white = saved
-    W = solve_triangular(chol_UU, white, lower=True, trans="T")
-    WR = W @ (0.5 * (R_bar + R_bar.T))
-    return -WR @ W.T, jnp.zeros_like(chol_UU), 2.0 * WR
+    root_UU, white = saved
+    W = transposed(root_UU) @ white
+    WR = W @ R_bar
+    return -WR @ W.T, jnp.zeros_like(root_UU), 2.0 * WR
 
 
 projected_gram.defvjp(_projected_forward, _projected_backward)
@@ -209,14 +210,14 @@ def _prepare(parameters: NoiseParameters, jitter: Array) -> NoiseState:
     one = jnp.ones((), dtype=parameters.U.dtype)
     K_UU = se(parameters.U, parameters.U, parameters.eps_lam, one)
     K_UU = K_UU + jitter * jnp.eye(K_UU.shape[0], dtype=K_UU.dtype)
-    return NoiseState(parameters, K_UU, cholesky(K_UU))
+    return NoiseState(parameters, K_UU, triangular_inverse(cholesky(K_UU)))
 
 
 def _explained(state: NoiseState, X: Array) -> Array:
-    """chol_UU⁻¹ k^ε(U, X) at unit variance (m, n)."""
+    """L⁻¹ k^ε(U, X) at unit variance (m, n), L the lower factor of K^ε_UU."""
     one = jnp.ones((), dtype=X.dtype)
     K_UX = se(state.parameters.U, X, state.parameters.eps_lam, one)
-    return solve_triangular(state.chol_UU, K_UX, lower=True)
+    return state.root_UU @ K_UX
 
 
 def _residual(state: NoiseState, A: Array, B: Array) -> Array:
@@ -231,7 +232,7 @@ def _residual_gram(state: NoiseState, X: Array) -> Array:
     """R among the rows of X (n, n)."""
     one = jnp.ones((), dtype=X.dtype)
     K_UX = se(state.parameters.U, X, state.parameters.eps_lam, one)
-    explained = projected_gram(state.K_UU, lax.stop_gradient(state.chol_UU), K_UX)
+    explained = projected_gram(state.K_UU, lax.stop_gradient(state.root_UU), K_UX)
     prior = gram(X, state.parameters.eps_lam, one)
     return state.parameters.eps_variance * (prior - explained)
 
