@@ -25,8 +25,8 @@ from mosaicgp.metrics import coverage, mnlp, rmse
 
 FloatArray = NDArray[np.float64]
 
-# Test rows that a fit is scored on on its way, at the mean of q(θ): every look factorises the blocks
-# of these rows anew. At its end it is scored on all, with its draws.
+# Test rows that a fit is scored on on its way, at the mean of q(θ): every look factorises their
+# blocks anew. At its end it is scored on all, with its draws.
 CURVE_ROWS = 1000
 
 
