@@ -187,7 +187,7 @@ def beside_paper(rounds: int) -> list[str]:
 
 PAPER_SHAPES = [
     f"Seconds a step at the paper's AIRLINE shapes, {PAPER_ROWS:,} rows a block, 100 inducing",
-    "points, 8 inputs, beside the seconds an iteration that the paper reports, from its own machine:",
+    "points, 8 inputs, beside those of an iteration that the paper reports, from its own machine:",
     "",
     "| | mosaicgp | the paper |",
     "|---|---|---|",
@@ -205,8 +205,8 @@ What was tried for the step:
   matrix library: no clear gain.
 - No product whose first factor is transposed, for which XLA takes up to twice as long; nothing made
   symmetric that is so already; halves of products also for 100 inducing points, which then run on
-  different threads (1.1 to 1.2 times as fast at 100, 1.13 times at 500, 1.02 times for pic; kept). XLA's
-  vector width, its schedulers, oneDNN and fast mathematics: no difference.
+  different threads (1.1 to 1.2 times as fast at 100, 1.13 times at 500, 1.02 times for pic; kept).
+  XLA's vector width, its schedulers, oneDNN and fast mathematics: no difference.
 - The dense part between two compiled parts by NumPy and LAPACK on two Python threads: 2.9 to 4.2
   ms where XLA took 2.4 to 3.1 (100 inducing points), 9.7 to 12.0 against 7.3 to 8.2 (a block of
   256), 37 to 48 against 46 to 54 (500).
