@@ -12,7 +12,7 @@ import numpy as np
 from mosaicgp import validation
 from mosaicgp.data.partition import PARTITIONS
 from mosaicgp.fitting import BLOCK_ROWS_A_STEP, PILOT_FROM_ROWS, Plan
-from mosaicgp.inference import exact, training
+from mosaicgp.inference import exact, records
 from mosaicgp.inference.parameters import Switches
 from mosaicgp.inference.schedule import Anneal, RobbinsMonro, Schedule
 from mosaicgp.model.family import APPROXIMATIONS
@@ -108,7 +108,7 @@ def plan(given: Any, n: int) -> Plan:
     block_rows = or_auto(given.block_size, AUTO_BLOCK_SIZE[inference])
     max_iter = or_auto(given.max_iter, _auto_max_iter(given, inference, n, block_rows))
     tol = or_auto(given.tol, AUTO_TOL[inference])
-    settings: exact.Settings | training.Settings
+    settings: exact.Settings | records.Settings
     if inference == "exact":
         settings = exact.Settings(
             optimizer="cg" if given.optimizer == "cg" else "l-bfgs-b",
@@ -118,7 +118,7 @@ def plan(given: Any, n: int) -> Plan:
             n_restarts=given.n_restarts,
         )
     else:
-        settings = training.Settings(
+        settings = records.Settings(
             schedule=_schedule(given),
             max_iter=max_iter,
             max_time=given.max_time,

@@ -22,10 +22,12 @@ from mosaicgp.data.partition import Partition
 from mosaicgp.data.rows import ArrayRows, Rows, StandardRows, whole
 from mosaicgp.data.sampling import Ahead, BlockSampler, RowSampler, hold_in_blocks, hold_rows
 from mosaicgp.data.scaling import Scaling
-from mosaicgp.inference import exact, training
+from mosaicgp.inference import exact, records
 from mosaicgp.inference.initial import sample_rows, select_inducing, starting_values
 from mosaicgp.inference.parameters import Fixed, Free, Switches, release
 from mosaicgp.inference.result import FitResult
+from mosaicgp.inference.resuming import Stage
+from mosaicgp.inference.training import fit_stochastic
 from mosaicgp.model.posterior import NaturalParameters, to_natural
 from mosaicgp.posterior import Posterior
 from mosaicgp.precision import in_double
@@ -73,7 +75,7 @@ class Plan:
     adapt_partition: bool
     batch_rows: int | None
     held_rows: int | None
-    settings: exact.Settings | training.Settings
+    settings: exact.Settings | records.Settings
     storage: Literal["auto", "memory", "disk"] = "auto"
     work_dir: str | None = None
 
@@ -175,7 +177,7 @@ def _origin(
         )
     sample, _ = rows.gather(sample_rows(rows.count(), rng))
     U = select_inducing(sample, plan.n_inducing, rng)
-    ratio = EPS_RATIO if isinstance(plan.settings, training.Settings) else 2.0
+    ratio = EPS_RATIO if isinstance(plan.settings, records.Settings) else 2.0
     free = starting_values(U, plan.switches.approximation, eps_ratio=ratio)
     return _Origin(free, Fixed(U, free.nu), None)
 
@@ -238,7 +240,7 @@ def _fit_exact(
 def _fit_by_rows(
     rows: StandardRows,
     plan: Plan,
-    settings: training.Settings,
+    settings: records.Settings,
     streams: Streams,
     job: Job,
     began: float,
@@ -262,15 +264,15 @@ def _fit_by_rows(
 class _Resumed(NamedTuple):
     """A stage of a fit with checkpoints, and where it goes on from; each None if there is none."""
 
-    stage: training.Stage | None
+    stage: Stage | None
     snapshot: Snapshot | None
 
     @classmethod
-    def of(cls, job: Job, name: str, settings: training.Settings) -> _Resumed:
+    def of(cls, job: Job, name: str, settings: records.Settings) -> _Resumed:
         """Read before any work: it says whether the fit can go on."""
         if job.checkpoint is None:
             return cls(None, None)
-        stage = training.Stage(job.checkpoint, name, settings.max_iter)
+        stage = Stage(job.checkpoint, name, settings.max_iter)
         return cls(stage, stage.read())
 
 
@@ -284,7 +286,7 @@ def _in_memory(rows: StandardRows) -> StandardRows:
 def _by_rows(
     rows: StandardRows,
     plan: Plan,
-    settings: training.Settings,
+    settings: records.Settings,
     streams: Streams,
     job: Job,
     began: float,
@@ -297,7 +299,7 @@ def _by_rows(
     if (n_held := _n_held(plan, n)) > 0:
         held, held_rows = hold_rows(rows, n_held, holding)
     sampler = RowSampler(rows, rows_a_step(plan, n), held_rows, sampling)
-    data = training.TrainingData(Ahead(sampler) if ahead else sampler, held)
+    data = records.TrainingData(Ahead(sampler) if ahead else sampler, held)
     origin = _origin(rows, plan, streams.inducing, job.before)
     return _trained(
         rows, data, origin, plan.switches, settings, streams.training, job, began, stage
@@ -307,7 +309,7 @@ def _by_rows(
 def _fit_by_blocks(
     rows: StandardRows,
     plan: Plan,
-    settings: training.Settings,
+    settings: records.Settings,
     streams: Streams,
     job: Job,
     began: float,
@@ -335,7 +337,7 @@ class Piloted(NamedTuple):
 def _piloted(
     rows: StandardRows,
     plan: Plan,
-    settings: training.Settings,
+    settings: records.Settings,
     rng: np.random.Generator,
     job: Job,
     began: float,
@@ -366,7 +368,7 @@ def _piloted(
 def _by_blocks(
     rows: StandardRows,
     plan: Plan,
-    settings: training.Settings,
+    settings: records.Settings,
     streams: Streams,
     job: Job,
     began: float,
@@ -388,7 +390,7 @@ def _by_blocks(
 def _divided_and_trained(
     rows: StandardRows,
     plan: Plan,
-    settings: training.Settings,
+    settings: records.Settings,
     streams: Streams,
     job: Job,
     began: float,
@@ -412,10 +414,10 @@ def _divided_and_trained(
 
 def _trained(
     rows: StandardRows,
-    data: training.TrainingData,
+    data: records.TrainingData,
     origin: _Origin,
     switches: Switches,
-    settings: training.Settings,
+    settings: records.Settings,
     rng: np.random.Generator,
     job: Job,
     began: float,
@@ -424,13 +426,13 @@ def _trained(
     n = rows.count()
     nlpd_shift = -rows.scaling.log_jacobian(1)
 
-    def in_user_units(progress: training.Progress) -> training.Progress:
+    def in_user_units(progress: records.Progress) -> records.Progress:
         # The bound is that of the rows trained on; the held ones have no part in it.
         bound = progress.bound + rows.scaling.log_jacobian(n - progress.n_held)
         return progress._replace(bound=bound, validation_nlpd=progress.validation_nlpd + nlpd_shift)
 
     def standing(
-        fit: training.StochasticFit | training.Look, result: FitResult, error: Exception | None
+        fit: records.StochasticFit | records.Look, result: FitResult, error: Exception | None
     ) -> Outcome:
         records = [in_user_units(progress) for progress in fit.history]
         names = ("iteration", "bound", "validation_nlpd", "rho", "rate", "accepted", "seconds")
@@ -448,10 +450,10 @@ def _trained(
 
     looks = None
     if (wanted := job.snapshots) is not None:
-        looks = training.Looks(
+        looks = records.Looks(
             wanted.at, lambda look: wanted.take(standing(look, _on_its_way(look), None))
         )
-    outcome = training.fit_stochastic(
+    outcome = fit_stochastic(
         origin.free,
         origin.fixed,
         data,
@@ -487,7 +489,7 @@ class _Partitioned:
         self._seeds = seeds
 
     @in_double
-    def data(self, scale: FloatArray | None, division: int) -> training.TrainingData:
+    def data(self, scale: FloatArray | None, division: int) -> records.TrainingData:
         """Blocks of rows that are near each other in the space of X times ``scale``."""
         plan = self._plan
         dividing, holding, sampling = _division_streams(self._seeds, division)
@@ -498,7 +500,7 @@ class _Partitioned:
         held = hold_in_blocks(blocks, n_held, holding) if n_held > 0 else None
         n_blocks = rows_a_step(plan, self._rows.count()) // plan.block_rows
         sampler = BlockSampler(blocks, held, n_blocks, sampling)
-        return training.TrainingData(
+        return records.TrainingData(
             Ahead(sampler),
             held,
             partition,
@@ -550,7 +552,7 @@ def _n_held(plan: Plan, n: int) -> int:
 
 
 def _result(
-    outcome: exact.ExactFit | training.StochasticFit, shift: float, nlpd: float = np.nan
+    outcome: exact.ExactFit | records.StochasticFit, shift: float, nlpd: float = np.nan
 ) -> FitResult:
     return FitResult(
         status=outcome.status,
@@ -565,7 +567,7 @@ def _result(
     )
 
 
-def _on_its_way(look: training.Look) -> FitResult:
+def _on_its_way(look: records.Look) -> FitResult:
     """How a fit that is looked at stands; what the bound is, the history says."""
     return FitResult(
         status="interrupted",
