@@ -11,11 +11,11 @@ import numpy as np
 
 from mosaicgp import validation
 from mosaicgp.data.partition import PARTITIONS
-from mosaicgp.fitting import BLOCK_ROWS_A_STEP, PILOT_FROM_ROWS, Plan
 from mosaicgp.inference import exact, records
 from mosaicgp.inference.parameters import Switches
 from mosaicgp.inference.schedule import Anneal, RobbinsMonro, Schedule
 from mosaicgp.model.family import APPROXIMATIONS
+from mosaicgp.plan import BLOCK_ROWS_A_STEP, PILOT_FROM_ROWS, Plan
 
 EXACT_ROWS = 20_000
 

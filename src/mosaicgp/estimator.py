@@ -20,29 +20,21 @@ from mosaicgp import validation
 from mosaicgp._version import __version__
 from mosaicgp.checkpoints import Checkpoint, digest
 from mosaicgp.data.absorbing import absorb
-from mosaicgp.data.blocks import Blocks, StoredBlocks, chunk
+from mosaicgp.data.blocks import Blocks, StoredBlocks
 from mosaicgp.data.disk import DiskBlocks, Workspace
-from mosaicgp.data.division import arranged, chunked, regroup
+from mosaicgp.data.division import CHUNK_ROWS, arranged, chunked, regroup
 from mosaicgp.data.partition import Partition
 from mosaicgp.data.rows import ArrayRows, Rows, StandardRows, UserRows, is_dataset, whole
 from mosaicgp.data.scaling import Scaling
-from mosaicgp.fitting import (
-    CHUNK_ROWS,
-    Job,
-    Outcome,
-    Plan,
-    Snapshots,
-    Start,
-    bytes_on_disk,
-    fit_rows,
-    rows_a_step,
-)
+from mosaicgp.fitting import fit_rows
 from mosaicgp.inference import exact
 from mosaicgp.inference.evaluate import full_bound
 from mosaicgp.inference.parameters import Switches
 from mosaicgp.inference.response import linear_response
 from mosaicgp.inference.result import FitResult
+from mosaicgp.job import Job, Outcome, Snapshots, Start
 from mosaicgp.model.posterior import theta_nodes
+from mosaicgp.plan import Plan, bytes_on_disk, rows_a_step
 from mosaicgp.posterior import Posterior
 from mosaicgp.prediction import Local, Predictor, predictor
 from mosaicgp.progress import progress_line, say
@@ -740,8 +732,6 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
     def _blocks_of(self, X: Any, y: Any) -> Blocks:
         """New rows with targets, standardised and grouped as the training rows were."""
         X_std, y_std = self._standardised(X, y)
-        if self.partition_ is None:
-            return chunk(X_std, y_std, CHUNK_ROWS)
         return regroup(X_std, y_std, self.partition_, self._fitted.block_rows)
 
     def _standardised(self, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:

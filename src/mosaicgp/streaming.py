@@ -8,10 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaicgp.data.blocks import chunk
 from mosaicgp.data.division import regroup
 from mosaicgp.data.partition import Partition
-from mosaicgp.fitting import CHUNK_ROWS
 from mosaicgp.inference import exact
 from mosaicgp.inference.anchor import anchor_of
 from mosaicgp.inference.parameters import Fixed, Free, Switches, release
@@ -62,10 +60,7 @@ def updated(
     for first in range(0, len(y), UPDATE_ROWS):
         part = slice(first, first + UPDATE_ROWS)
         left = None if max_time is None else max(max_time - (perf_counter() - began), 1e-3)
-        if partition is None:
-            blocks = chunk(X[part], y[part], CHUNK_ROWS)
-        else:
-            blocks = regroup(X[part], y[part], partition, block_rows)
+        blocks = regroup(X[part], y[part], partition, block_rows)
         parameters, q = posterior.parameters(), posterior.inducing()
         free, fixed = release(parameters, switches)
         anchor = anchor_of(parameters, q, free, switches, n_seen, forget if first == 0 else 0.0)
