@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mosaicgp import SparseGPRegressor, estimator, fitting, plan, serving, stages
+from mosaicgp import SparseGPRegressor, fitting, intake, learning, plan, serving, stages
 from mosaicgp.checkpoints import CheckpointError
 from mosaicgp.data import DatasetError, open_dataset
 
@@ -102,7 +102,7 @@ def test_no_method_needs_all_rows_at_once(folder, monkeypatch, tmp_path):
     def refuse(rows):
         raise AssertionError("all rows in memory")
 
-    for module in (fitting, stages, estimator):
+    for module in (fitting, stages, intake):
         monkeypatch.setattr(module, "whole", refuse)
     dataset = open_dataset(folder, target="y", categorical=["kind"])
     for kind, partition in (("pic", "kmeans"), ("pic", "tree"), ("dtc", "tree")):
@@ -206,7 +206,7 @@ def test_room_on_disk_is_told_before_it_is_taken(tmp_path, monkeypatch, capsys):
     def stop(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(estimator, "fit_rows", stop)
+    monkeypatch.setattr(learning, "fit_rows", stop)
     X, y = np.zeros((2000, 3)), np.arange(2000.0)
     # 2,000 rows of five numbers: as blocks, scattered, and as blocks again; rows of arrays stay
     for kind, storage, told in (
