@@ -25,10 +25,10 @@ SCRIPT = f"""
 import sys, warnings
 import numpy as np
 warnings.simplefilter("ignore")
-from mosaicgp import SparseGPRegressor, checkpoints, fitting
+from mosaicgp import SparseGPRegressor, checkpoints, fitting, plan
 from mosaicgp.data import division
 checkpoints.INTERVAL = 0.1
-fitting.PILOT_FROM_ROWS, fitting.PILOT_ROWS, division.BUCKET_ROWS = 20_000, 10_000, 4_096
+plan.PILOT_FROM_ROWS, fitting.PILOT_ROWS, division.BUCKET_ROWS = 20_000, 10_000, 4_096
 rng = np.random.default_rng(0)
 X = rng.uniform(size=({ROWS}, 4))
 y = np.sin(9.0 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=len(X))

@@ -53,7 +53,7 @@ def generate(folder: Path, n: int) -> None:
 
 def fit(folder: Path, storage: str, iterations: int) -> dict[str, object]:
     """Fit one table; called in a process of its own."""
-    from mosaicgp import SparseGPRegressor, fitting
+    from mosaicgp import SparseGPRegressor, stages
     from mosaicgp.data import open_dataset
     from mosaicgp.data.division import divide
 
@@ -65,7 +65,7 @@ def fit(folder: Path, storage: str, iterations: int) -> dict[str, object]:
         passes.append((time.perf_counter() - began, time.process_time() - worked, rows.count()))
         return found
 
-    fitting.divide = timed
+    stages.divide = timed
     began = time.perf_counter()
     dataset = open_dataset(folder, target="y")
     model = SparseGPRegressor(max_iter=iterations, storage=storage, tol=1e-9)

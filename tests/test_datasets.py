@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mosaicgp import SparseGPRegressor, estimator, fitting, serving
+from mosaicgp import SparseGPRegressor, fitting, intake, learning, plan, serving, stages
 from mosaicgp.checkpoints import CheckpointError
 from mosaicgp.data import DatasetError, open_dataset
 
@@ -86,7 +86,7 @@ def test_a_dataset_gives_what_its_arrays_give(folder, kind, inference, storage):
 
 
 def test_a_large_table_trains_a_pilot_first_and_then_all_rows(monkeypatch, folder, tmp_path):
-    monkeypatch.setattr(fitting, "PILOT_FROM_ROWS", 400)
+    monkeypatch.setattr(plan, "PILOT_FROM_ROWS", 400)
     monkeypatch.setattr(fitting, "PILOT_ROWS", 200)
     dataset = open_dataset(folder, target="y", categorical=["kind"])
     ours = fitted(model(storage="disk", work_dir=tmp_path / "work"), dataset)
@@ -102,7 +102,7 @@ def test_no_method_needs_all_rows_at_once(folder, monkeypatch, tmp_path):
     def refuse(rows):
         raise AssertionError("all rows in memory")
 
-    for module in (fitting, estimator):
+    for module in (fitting, stages, intake):
         monkeypatch.setattr(module, "whole", refuse)
     dataset = open_dataset(folder, target="y", categorical=["kind"])
     for kind, partition in (("pic", "kmeans"), ("pic", "tree"), ("dtc", "tree")):
@@ -187,13 +187,13 @@ def test_nothing_is_left_in_the_folder_but_what_predictions_need(folder, tmp_pat
 def test_a_file_that_changes_during_a_fit_ends_it_and_nothing_is_left(
     folder, tmp_path, kind, stage, monkeypatch
 ):
-    following = getattr(fitting, stage)
+    following = getattr(stages, stage)
 
     def meanwhile(*arguments):
         os.utime(folder / "part-1.parquet", ns=(0, 12345))
         return following(*arguments)
 
-    monkeypatch.setattr(fitting, stage, meanwhile)
+    monkeypatch.setattr(stages, stage, meanwhile)
     dataset = open_dataset(folder, target="y", columns=["a", "b"])
     ours = model(kind, storage="disk", work_dir=tmp_path / "work")
     with pytest.raises(DatasetError, match=r"part-1\.parquet has changed"):
@@ -206,7 +206,7 @@ def test_room_on_disk_is_told_before_it_is_taken(tmp_path, monkeypatch, capsys):
     def stop(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(estimator, "fit_rows", stop)
+    monkeypatch.setattr(learning, "fit_rows", stop)
     X, y = np.zeros((2000, 3)), np.arange(2000.0)
     # 2,000 rows of five numbers: as blocks, scattered, and as blocks again; rows of arrays stay
     for kind, storage, told in (

@@ -17,6 +17,7 @@ from mosaicgp import SparseGPRegressor, serving
 from mosaicgp.arguments import switches
 from mosaicgp.data.blocks import group
 from mosaicgp.data.partition import PARTITIONS
+from mosaicgp.kept import Kept
 from mosaicgp.prediction import LEFT_OUT
 from problems import KINDS
 
@@ -56,7 +57,7 @@ def like(model, kind, hyperparameters="bayesian", partition="tree", most=None):
     rule = PARTITIONS[partition].build(X_std, len(X) // 30, np.random.default_rng(0))
     blocked = kind in ("pitc", "pic")
     other.n_features_in_, other.feature_names_in_ = 2, model.feature_names_in_
-    other._keep(
+    kept = Kept(
         arguments=other.get_params(),
         switches=switches(other),
         posterior=posterior,
@@ -68,6 +69,7 @@ def like(model, kind, hyperparameters="bayesian", partition="tree", most=None):
         history=model.history_,
         block_rows=30,
     )
+    other._keep(kept)
     return other
 
 

@@ -8,7 +8,8 @@ from mosaicgp._version import __version__
 if TYPE_CHECKING:
     from mosaicgp import metrics
     from mosaicgp.diagnostics import kl
-    from mosaicgp.estimator import VBDTC, VBFIC, VBFITC, VBPIC, VBPITC, SparseGPRegressor
+    from mosaicgp.estimator import SparseGPRegressor
+    from mosaicgp.shorthands import VBDTC, VBFIC, VBFITC, VBPIC, VBPITC
 
 __all__ = [
     "VBDTC",
@@ -23,8 +24,11 @@ __all__ = [
 ]
 
 # jax and scikit-learn take seconds to import: a name is fetched from its module when first used.
-_ESTIMATORS = ("SparseGPRegressor", "VBDTC", "VBFIC", "VBFITC", "VBPIC", "VBPITC")
-_HOME = dict.fromkeys(_ESTIMATORS, "mosaicgp.estimator") | {"kl": "mosaicgp.diagnostics"}
+_SHORTHANDS = ("VBDTC", "VBFIC", "VBFITC", "VBPIC", "VBPITC")
+_HOME = dict.fromkeys(_SHORTHANDS, "mosaicgp.shorthands") | {
+    "SparseGPRegressor": "mosaicgp.estimator",
+    "kl": "mosaicgp.diagnostics",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -8,14 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mosaicgp import validation
+from mosaicgp._version import __version__
+from mosaicgp.checkpoints import digest
 from mosaicgp.data.partition import PARTITIONS
-from mosaicgp.fitting import BLOCK_ROWS_A_STEP, PILOT_FROM_ROWS, Plan
-from mosaicgp.inference import exact, training
+from mosaicgp.inference import exact, records
 from mosaicgp.inference.parameters import Switches
 from mosaicgp.inference.schedule import Anneal, RobbinsMonro, Schedule
+from mosaicgp.job import Start
 from mosaicgp.model.family import APPROXIMATIONS
+from mosaicgp.plan import BLOCK_ROWS_A_STEP, PILOT_FROM_ROWS, Plan
+
+FloatArray = NDArray[np.float64]
 
 EXACT_ROWS = 20_000
 
@@ -95,6 +101,16 @@ def _check_folder(folder: Path) -> None:
         )
 
 
+def check_fit(plan: Plan, checkpoint: str | Path | None, resume: bool, snapshots: bool) -> None:
+    """Check what a fit was asked for beside its plan."""
+    if snapshots and isinstance(plan.settings, exact.Settings):
+        raise ValueError(
+            'snapshot_at: only stochastic inference has snapshots; set inference="stochastic".'
+        )
+    if resume and checkpoint is None:
+        raise ValueError("resume=True needs the folder to go on from: checkpoint=folder.")
+
+
 def inference_for(given: Any, n: int) -> str:
     """The inference that a table of n rows gets."""
     if given.inference != "auto":
@@ -108,7 +124,7 @@ def plan(given: Any, n: int) -> Plan:
     block_rows = or_auto(given.block_size, AUTO_BLOCK_SIZE[inference])
     max_iter = or_auto(given.max_iter, _auto_max_iter(given, inference, n, block_rows))
     tol = or_auto(given.tol, AUTO_TOL[inference])
-    settings: exact.Settings | training.Settings
+    settings: exact.Settings | records.Settings
     if inference == "exact":
         settings = exact.Settings(
             optimizer="cg" if given.optimizer == "cg" else "l-bfgs-b",
@@ -118,7 +134,7 @@ def plan(given: Any, n: int) -> Plan:
             n_restarts=given.n_restarts,
         )
     else:
-        settings = training.Settings(
+        settings = records.Settings(
             schedule=_schedule(given),
             max_iter=max_iter,
             max_time=given.max_time,
@@ -161,6 +177,17 @@ def n_theta(given: Any, n: int) -> int:
     return int(or_auto(given.n_theta, AUTO_N_THETA[inference_for(given, n)]))
 
 
+def nodes(given: Any, d: int) -> FloatArray:
+    """Standard normal nodes of θ that a user gives, one row each, for a model of d inputs."""
+    drawn = np.array(given, dtype=np.float64)
+    if drawn.ndim != 2 or drawn.shape[1] != d + 1 or len(drawn) == 0:
+        raise ValueError(
+            f"nodes: must have shape (n, {d + 1}), a column for each input "
+            f"and one for the signal, got {drawn.shape}."
+        )
+    return drawn
+
+
 def plain(arguments: dict[str, Any]) -> dict[str, Any]:
     """Constructor arguments as JSON has them; a generator object becomes None."""
     found: dict[str, Any] = {}
@@ -176,6 +203,15 @@ def plain(arguments: dict[str, Any]) -> dict[str, Any]:
         else:
             found[name] = value.item() if isinstance(value, np.generic) else value
     return found
+
+
+def identity(arguments: dict[str, Any], before: Start | None) -> dict[str, Any]:
+    """What a fit's result depends on beside its rows, as a checkpoint keeps it."""
+    # Whether a fit can go on with another max_iter, its inference knows.
+    apart = ("callback", "verbose", "max_time", "max_iter", "storage", "work_dir")
+    start = None if before is None else digest(before.posterior.to_arrays())
+    own = {"warm_start from": start, "mosaicgp": __version__}
+    return {k: value for k, value in plain(arguments).items() if k not in apart} | own
 
 
 def or_auto(value: Any, auto: Any) -> Any:

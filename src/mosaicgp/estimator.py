@@ -1,12 +1,12 @@
-"""The scikit-learn face: validates, standardises, delegates; no mathematics."""
+"""The scikit-learn face: what is fitted, and methods that are one call each; no mathematics."""
 
 from __future__ import annotations
 
-import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,66 +16,22 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mosaicgp import arguments as _arguments
-from mosaicgp import validation
-from mosaicgp._version import __version__
-from mosaicgp.checkpoints import Checkpoint, digest
-from mosaicgp.data.absorbing import absorb
-from mosaicgp.data.blocks import Blocks, StoredBlocks, chunk
-from mosaicgp.data.disk import DiskBlocks, Workspace
-from mosaicgp.data.division import arranged, chunked, regroup
-from mosaicgp.data.partition import Partition
-from mosaicgp.data.rows import ArrayRows, Rows, StandardRows, UserRows, is_dataset, whole
-from mosaicgp.data.scaling import Scaling
-from mosaicgp.fitting import (
-    CHUNK_ROWS,
-    Job,
-    Outcome,
-    Plan,
-    Snapshots,
-    Start,
-    bytes_on_disk,
-    fit_rows,
-    rows_a_step,
-)
-from mosaicgp.inference import exact
-from mosaicgp.inference.evaluate import full_bound
-from mosaicgp.inference.parameters import Switches
-from mosaicgp.inference.response import linear_response
-from mosaicgp.inference.result import FitResult
-from mosaicgp.model.posterior import theta_nodes
-from mosaicgp.posterior import Posterior
-from mosaicgp.prediction import Local, Predictor, predictor
-from mosaicgp.progress import progress_line, say
-from mosaicgp.record import TrainedOn
-from mosaicgp.streaming import updated
+from mosaicgp import inspection, validation
+from mosaicgp.data.rows import is_dataset
+from mosaicgp.intake import as_dataset, new_rows
+from mosaicgp.kept import Fitted, Kept, portable
+from mosaicgp.kept import Prepared as _Prepared
+from mosaicgp.learning import Learned, learn
+from mosaicgp.prediction import Predictor, draws, predictor
+from mosaicgp.sample import moments
+from mosaicgp.streaming import taken_further
 from mosaicgp.tables import Table, hyperparameter_table
 
-if TYPE_CHECKING:
-    from mosaicgp.data.dataset import Dataset
-    from mosaicgp.data.encoding import Encoding
-
 FloatArray = NDArray[np.float64]
-
-# Rows of a dataset that are predicted at a time.
-PREDICT_ROWS = 2**18
 
 
 class CallbackError(RuntimeError):
     """A callback raised; the fit stopped there, and the model is fitted with what it had."""
-
-
-class _Prepared:
-    """A place for what predictions share; it is no part of the fitted state."""
-
-    def __init__(self) -> None:
-        self.predictor: Predictor | None = None
-
-
-class Fitted(NamedTuple):
-    """What of the arguments a fitted model goes on using."""
-
-    switches: Switches
-    block_rows: int
 
 
 class SparseGPRegressor(RegressorMixin, BaseEstimator):
@@ -295,70 +251,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         that takes is not counted as the fit's. (More than a million rows are fitted in two stages;
         the iterations are those of the second.)
         """
-        _arguments.check(self)
-        rows = self._training_rows(X, y)
-        n, d = rows.count(), rows.n_features
-        plan = _arguments.plan(self, n)
-        if not is_dataset(X):
-            # On another instance: what is fitted stays whole until a new fit ends.
-            validate_data(type(self)(), X, skip_check_array=True)
-        if snapshot_at and on_snapshot is not None and isinstance(plan.settings, exact.Settings):
-            raise ValueError(
-                'snapshot_at: only stochastic inference has snapshots; set inference="stochastic".'
-            )
-        if resume and checkpoint is None:
-            raise ValueError("resume=True needs the folder to go on from: checkpoint=folder.")
-        before = self._fit_before(d)
-        seed = int(check_random_state(self.random_state).randint(2**31))
-        kept = None
-        if checkpoint is not None:
-            identity = {"arguments": self._identity(before), "data": rows.fingerprint()}
-            kept = Checkpoint(checkpoint, identity, resume)
-            seed = kept.seed(seed)
-        rng = np.random.default_rng(seed)
-        nodes = theta_nodes(_arguments.n_theta(self, n), d, int(rng.integers(2**31)))
-        snapshots = None
-        if snapshot_at and on_snapshot is not None:
-
-            def take(outcome: Outcome) -> None:
-                model = type(self)(**self.get_params(deep=False))
-                model._name_features(X)
-                model._keep_outcome(outcome, plan, nodes, X)
-                on_snapshot(model)
-
-            snapshots = Snapshots(frozenset(snapshot_at), take)
-        try:
-            outcome = self._fitted_rows(rows, plan, rng, before, kept, snapshots)
-        finally:
-            if kept is not None:
-                kept.close()
-        self._name_features(X)
-        self._keep_outcome(outcome, plan, nodes, X)
+        self._take(learn(self, X, y, checkpoint, resume, snapshot_at, on_snapshot), X)
         return self
-
-    def _training_rows(self, X: Any, y: Any) -> UserRows:
-        """Arrays and tables checked and copied to float64; a dataset as it is."""
-        if isinstance(X, str | Path):
-            raise TypeError(
-                f"X: to fit from a file, open it: fit(open_dataset({str(X)!r}, target=column)), "
-                "with open_dataset from mosaicgp.data."
-            )
-        if not is_dataset(X):
-            return ArrayRows(*validation.training_data(X, y, self))
-        if y is not None:
-            raise ValueError("y: the dataset has its target in it; leave y out.")
-        if X.target is None:
-            raise ValueError(
-                "X: the dataset has no target. Name it: open_dataset(..., target=column)."
-            )
-        return X
-
-    def _name_features(self, X: Any) -> None:
-        if is_dataset(X):
-            self.n_features_in_ = X.n_features
-            self.feature_names_in_ = np.array(X.feature_names, dtype=object)
-        else:
-            validate_data(self, X, skip_check_array=True)
 
     def partial_fit(self, X: Any, y: Any = None, *, forget: float = 0.0) -> Self:
         """Learn from rows that came after those of the fit, without those.
@@ -374,177 +268,43 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         """
         if not self.__sklearn_is_fitted__():
             return self.fit(X, y)
-        if not 0.0 <= validation.number("forget", forget, -1.0) < 1.0:
-            raise ValueError(f"forget must be at least 0 and below 1, got {forget}.")
-        X_std, y_std = self._standardised(X, y)
-        fitted = self._fitted
-        after = updated(
-            self.posterior_,
-            X_std,
-            y_std,
-            fitted.switches,
-            self.partition_,
-            fitted.block_rows,
-            self.n_rows_seen_,
-            forget,
-            self.max_time,
-        )
-        blocks, workspace = self.blocks_, self._workspace
-        if self.partition_ is not None and blocks is not None:
-            if isinstance(blocks, DiskBlocks):
-                workspace = Workspace(self._arguments["work_dir"])
-            blocks = absorb(
-                self.partition_,
-                blocks,
-                X_std,
-                y_std,
-                self._n_rows_numbered,
-                fitted.block_rows,
-                1.0 - forget,
-                np.random.default_rng(self._n_rows_numbered),
-                workspace,
-            )
-            if workspace is not None:
-                workspace.release()
-        self._keep(
-            arguments=self._arguments,
-            switches=fitted.switches,
-            posterior=after.posterior,
-            scaling=self.scaling_,
-            partition=self.partition_,
-            blocks=blocks,
-            nodes=self.theta_nodes_,
-            fit_result=FitResult(
-                status=after.status,
-                message=f"updated by {len(y_std)} rows: {after.message}",
-                iterations=self.fit_result_.iterations + after.iterations,
-                seconds=self.fit_result_.seconds + after.seconds,
-                bound=self.fit_result_.bound + after.bound + self.scaling_.log_jacobian(len(y_std)),
-                budget_exhausted=after.status in ("max_iter", "max_time"),
-                rejected=after.rejected,
-                jitter=after.posterior.jitter,
-            ),
-            history=self.history_,
-            block_rows=fitted.block_rows,
-            workspace=workspace,
-            encoding=self.encoding_,
-            rows_seen=((1.0 - forget) * self.n_rows_seen_ + len(y_std)),
-            rows_numbered=self._n_rows_numbered + len(y_std),
-            trained_on=None if self.trained_on_ is None else self.trained_on_.updated(len(y_std)),
-        )
+        self._keep(taken_further(self, X, y, forget))
         return self
 
-    def _fitted_rows(
-        self,
-        rows: Rows,
-        plan: Plan,
-        rng: np.random.Generator,
-        before: Start | None,
-        checkpoint: Checkpoint | None,
-        snapshots: Snapshots | None,
-    ) -> Outcome:
-        a_step = rows_a_step(plan, rows.count())
-        if self.verbose and (size := bytes_on_disk(plan, rows)):
-            say(f"fitting takes {size / 1e9:.2g} GB in {plan.work_dir or tempfile.gettempdir()}")
-        with progress_line(self.verbose, plan.settings, a_step) as show:
-
-            def report(progress: Any) -> Any:
-                show(progress)
-                return None if self.callback is None else self.callback(progress)
-
-            return fit_rows(rows, plan, rng, Job(report, before, checkpoint, snapshots))
-
-    def _identity(self, before: Start | None) -> dict[str, Any]:
-        """What a fit's result depends on beside its rows, as a checkpoint keeps it."""
-        # Whether a fit can go on with another max_iter, its inference knows.
-        apart = ("callback", "verbose", "max_time", "max_iter", "storage", "work_dir")
-        plain = _arguments.plain(self.get_params(deep=False))
-        start = None if before is None else digest(before.posterior.to_arrays())
-        own = {"warm_start from": start, "mosaicgp": __version__}
-        return {name: value for name, value in plain.items() if name not in apart} | own
-
-    def _keep_outcome(self, outcome: Outcome, plan: Plan, nodes: FloatArray, X: Any) -> None:
-        local, workspace = plan.switches.approximation.local, outcome.workspace
-        if workspace is not None:
-            workspace.release(keep=local)
-            workspace = workspace if local else None
-        self._keep(
-            arguments=self.get_params(deep=False),
-            switches=plan.switches,
-            posterior=outcome.posterior,
-            scaling=outcome.scaling,
-            partition=outcome.partition,
-            blocks=_kept_blocks(outcome.blocks, local),
-            nodes=nodes,
-            fit_result=outcome.fit_result,
-            history=outcome.history,
-            block_rows=plan.block_rows,
-            workspace=workspace,
-            encoding=X.encoding if is_dataset(X) else None,
-            rows_seen=float(outcome.n_rows),
-            rows_numbered=outcome.n_rows,
-            trained_on=TrainedOn.of(X, outcome.n_rows),
-        )
-        if outcome.error is not None:
+    def _take(self, learned: Learned, X: Any) -> None:
+        """What was learned from X; raises what a callback raised, and warns of a poor end."""
+        if is_dataset(X):
+            self.n_features_in_ = X.n_features
+            self.feature_names_in_ = np.array(X.feature_names, dtype=object)
+        else:
+            validate_data(self, X, skip_check_array=True)
+        self._keep(learned.kept)
+        result = learned.kept.fit_result
+        if learned.error is not None:
             raise CallbackError(
-                f"fit: {outcome.fit_result.message}. The model is fitted with the state it had."
-            ) from outcome.error
-        self._warn_unless_trained(outcome.fit_result)
-
-    def _warn_unless_trained(self, result: FitResult) -> None:
+                f"fit: {result.message}. The model is fitted with the state it had."
+            ) from learned.error
         untrained = result.status == "max_time" and result.iterations == 0
         if result.status in ("max_iter", "stalled", "failed") or untrained:
-            warnings.warn(f"fit: {result.message}", ConvergenceWarning, stacklevel=4)
+            warnings.warn(f"fit: {result.message}", ConvergenceWarning, stacklevel=3)
 
-    def _fit_before(self, d: int) -> Start | None:
-        """The present fit, if it is to be gone on from."""
-        if not self.warm_start or not self.__sklearn_is_fitted__():
-            return None
-        if self.n_features_in_ != d:
-            raise ValueError(
-                f"warm_start=True: X has {d} columns, but the model was fitted with "
-                f"{self.n_features_in_}. Pass the same columns, or set warm_start=False."
-            )
-        return Start(self.posterior_, self.scaling_)
-
-    def _keep(
-        self,
-        arguments: dict[str, Any],
-        switches: Switches,
-        posterior: Posterior,
-        scaling: Scaling,
-        partition: Partition | None,
-        blocks: Blocks | DiskBlocks | None,
-        nodes: FloatArray,
-        fit_result: FitResult,
-        history: Table,
-        block_rows: int,
-        workspace: Workspace | None = None,
-        encoding: Encoding | None = None,
-        rows_seen: float = 0.0,
-        rows_numbered: int = 0,
-        trained_on: TrainedOn | None = None,
-    ) -> None:
-        """All that a fit or a load leaves behind.
-
-        The arguments of the fit are kept too: ``set_params`` says how to fit next, and leaves
-        what is fitted alone.
-        """
-        self._arguments = arguments
-        self._fitted = Fitted(switches, block_rows)
-        self._workspace = workspace  # a temporary folder goes when nothing refers to it
-        self.encoding_ = encoding
-        self.n_rows_seen_ = rows_seen
-        self._n_rows_numbered = rows_numbered
-        self.trained_on_ = trained_on
-        self.posterior_ = posterior
-        self.scaling_ = scaling
-        self.partition_ = partition
-        self.blocks_ = blocks
-        self.theta_nodes_ = nodes
-        self.fit_result_ = fit_result
-        self.history_ = history
-        self.n_iter_ = fit_result.iterations
+    def _keep(self, kept: Kept) -> None:
+        """All that a fit, an update or a load leaves behind."""
+        self._arguments = kept.arguments
+        self._fitted = Fitted(kept.switches, kept.block_rows)
+        self._workspace = kept.workspace  # a temporary folder goes when nothing refers to it
+        self.encoding_ = kept.encoding
+        self.n_rows_seen_ = kept.rows_seen
+        self._n_rows_numbered = kept.rows_numbered
+        self.trained_on_ = kept.trained_on
+        self.posterior_ = kept.posterior
+        self.scaling_ = kept.scaling
+        self.partition_ = kept.partition
+        self.blocks_ = kept.blocks
+        self.theta_nodes_ = kept.nodes
+        self.fit_result_ = kept.fit_result
+        self.history_ = kept.history
+        self.n_iter_ = kept.fit_result.iterations
         self.hyperparameters_ = self._hyperparameter_table(None)
         self._prepared = _Prepared()
 
@@ -557,15 +317,10 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
     def _predictor(self) -> Predictor:
         """Made by the first prediction, which no fit should wait for."""
         if self._prepared.predictor is None:
-            self._prepared.predictor = self._make_predictor()
+            rows_by_block = (self.partition_, self.blocks_, self.theta_nodes_)
+            found = predictor(self.posterior_, self._fitted.switches, *rows_by_block)
+            self._prepared.predictor = found
         return self._prepared.predictor
-
-    def _make_predictor(self) -> Predictor:
-        local = None
-        if self._fitted.switches.approximation.local:
-            assert self.partition_ is not None and self.blocks_ is not None
-            local = Local(self.partition_, self.blocks_, self.theta_nodes_)
-        return predictor(self.posterior_, self._fitted.switches, self.partition_, local)
 
     def with_theta_nodes(self, nodes: ArrayLike) -> Self:
         """The same fit, whose "pic" predictions average over these draws of the hyperparameters.
@@ -574,12 +329,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         Zeros stand for the mean of q(θ).
         """
         check_is_fitted(self)
-        drawn = np.array(nodes, dtype=np.float64)
-        if drawn.ndim != 2 or drawn.shape[1] != self.n_features_in_ + 1 or len(drawn) == 0:
-            raise ValueError(
-                f"nodes: must have shape (n, {self.n_features_in_ + 1}), a column for each input "
-                f"and one for the signal, got {drawn.shape}."
-            )
+        drawn = _arguments.nodes(nodes, self.n_features_in_)
         model = type(self)()
         model.__dict__.update(self.__dict__, theta_nodes_=drawn, _prepared=_Prepared())
         return model
@@ -597,8 +347,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         if return_std and return_cov:
             raise ValueError("return_std and return_cov cannot both be asked for; choose one.")
         if not (return_std or return_cov):
-            rows = self._new_rows(X)
-            means = [self._predictor.mean(X_std) for X_std in rows]
+            means = [self._predictor.mean(X_std) for X_std in new_rows(self, X)]
             return self.scaling_.mean_to_user(np.concatenate(means))
         mean, spread = self._predict(X, of_y=True, joint=return_cov)
         return (mean, spread) if return_cov else (mean, np.sqrt(spread))
@@ -624,13 +373,9 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         from mosaicgp.scoring import predict_to
 
         check_is_fitted(self)
-        dataset = self._as_dataset(X if is_dataset(X) else open_dataset(X))
+        dataset = as_dataset(self, X if is_dataset(X) else open_dataset(X))
         assert dataset is not None
-
-        def predict(X_user: FloatArray) -> tuple[FloatArray, FloatArray]:
-            mean, var = self._predictor.moments(self.scaling_.transform_X(X_user), of_y=True)
-            return self.scaling_.mean_to_user(mean), np.sqrt(self.scaling_.var_to_user(var))
-
+        predict = partial(moments, self)
         return predict_to(predict, dataset, out, level, overwrite, self.verbose, keep, format)
 
     def predict_f(self, X: Any, return_cov: bool = False) -> tuple[FloatArray, FloatArray]:
@@ -641,42 +386,14 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         """Draws of y at the rows of X, jointly Gaussian with the predicted moments: (n, k)."""
         validation.whole("n_samples", n_samples, 1)
         mean, covariance = self._predict(X, of_y=True, joint=True)
-        rng = check_random_state(random_state)
-        values, vectors = np.linalg.eigh(covariance)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        return mean[:, None] + root @ rng.standard_normal((len(mean), n_samples))
+        return draws(mean, covariance, n_samples, check_random_state(random_state))
 
     def _predict(self, X: Any, of_y: bool, joint: bool) -> tuple[FloatArray, FloatArray]:
-        rows = self._new_rows(X, at_once=joint)
+        rows = new_rows(self, X, at_once=joint)
         compute = self._predictor.joint if joint else self._predictor.moments
         parts = [compute(X_std, of_y) for X_std in rows]
         mean, spread = (np.concatenate(part) for part in zip(*parts, strict=True))
         return self.scaling_.mean_to_user(mean), self.scaling_.var_to_user(spread)
-
-    def _new_rows(self, X: Any, at_once: bool = False) -> Iterator[FloatArray]:
-        """Standardised rows, a part at a time where they come from a dataset."""
-        check_is_fitted(self)
-        if (dataset := self._as_dataset(X)) is not None:
-            size = dataset.count() if at_once else PREDICT_ROWS
-            return (self.scaling_.transform_X(part) for part, _ in dataset.chunks(size))
-        X_user = validation.new_rows(X, self)
-        validate_data(self, X, reset=False, skip_check_array=True)
-        return iter([self.scaling_.transform_X(X_user)])
-
-    def _as_dataset(self, X: Any) -> Dataset | None:
-        """Rows encoded as those that the model was fitted on, if it was fitted on a dataset."""
-        if not is_dataset(X):
-            if self.encoding_ is None or not hasattr(X, "columns"):
-                return None
-            from mosaicgp.data.opening import open_dataset
-
-            X = open_dataset(X)
-        if self.encoding_ is None and list(X.feature_names) != self._feature_names():
-            raise ValueError(
-                f"X: the dataset has the features {list(X.feature_names)}, but the model was "
-                f"fitted with {self._feature_names()}. Open it with columns=... in that order."
-            )
-        return X if self.encoding_ is None else X.with_encoding(self.encoding_)
 
     # -- looking at a fit ------------------------------------------------------------------------
 
@@ -689,23 +406,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         temporary folder (in ``work_dir``, if there is one) and need not fit in memory.
         """
         check_is_fitted(self)
-        if not is_dataset(X):
-            return self._bound_of(self._blocks_of(X, y))
-        rows = StandardRows(self._training_rows(self._as_dataset(X), y), self.scaling_)
-        workspace = Workspace(None, within=self._arguments["work_dir"])  # gone when this returns
-        if self.partition_ is None:
-            return self._bound_of(chunked(rows, CHUNK_ROWS, workspace))
-        return self._bound_of(arranged(rows, self.partition_, self._fitted.block_rows, workspace))
-
-    def _bound_of(self, blocks: Blocks | StoredBlocks) -> float:
-        bound = full_bound(
-            self.posterior_.parameters(),
-            self.posterior_.inducing(),
-            blocks,
-            self.posterior_.jitter,
-            self._fitted.switches,
-        )
-        return bound + self.scaling_.log_jacobian(blocks.n)
+        return inspection.bound_of(self, X, y)
 
     def mean_log_variance(self) -> float:
         """Mean over inputs of log ξ, the log variance of each inverse length-scale under q(θ).
@@ -714,8 +415,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         different inputs. Minus infinity for point estimates.
         """
         check_is_fitted(self)
-        with np.errstate(divide="ignore"):
-            return float(np.mean(np.log(self.posterior_.xi)))
+        return inspection.mean_log_variance(self.posterior_)
 
     def corrected_hyperparameters(self, X: Any, y: Any = None) -> Table:
         """``hyperparameters_`` with spreads that count what q(θ) leaves out, from training rows.
@@ -724,45 +424,11 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         vary together with the function and with each other. It costs two gradients of the bound
         for each learned number, about as long as the fit.
         """
-        blocks = self._blocks_of(X, y)
-        if self.fit_result_.status != "converged":
-            warnings.warn(
-                "corrected_hyperparameters: spreads are those around an optimum; this fit ended "
-                f"before one ({self.fit_result_.status}); do not rely on them.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        covariance = linear_response(
-            self.posterior_.parameters(), blocks, self._fitted.switches, self.posterior_.jitter
-        )
-        return self._hyperparameter_table(np.diag(covariance))
-
-    def _blocks_of(self, X: Any, y: Any) -> Blocks:
-        """New rows with targets, standardised and grouped as the training rows were."""
-        X_std, y_std = self._standardised(X, y)
-        if self.partition_ is None:
-            return chunk(X_std, y_std, CHUNK_ROWS)
-        return regroup(X_std, y_std, self.partition_, self._fitted.block_rows)
-
-    def _standardised(self, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
-        """New rows with targets."""
-        check_is_fitted(self)
-        if self.encoding_ is not None and hasattr(X, "columns"):
-            if y is None:
-                raise ValueError("y: pass the targets, or a dataset that has its target in it.")
-            from mosaicgp.data.opening import open_dataset
-
-            X, y = open_dataset(X, target=np.asarray(y)), None
-        if is_dataset(X):
-            X_user, y_user = whole(self._training_rows(self._as_dataset(X), y))
-        else:
-            X_user, y_user = validation.training_data(X, y, self)
-            validate_data(self, X, reset=False, skip_check_array=True)
-        return self.scaling_.transform_X(X_user), self.scaling_.transform_y(y_user)
+        return self._hyperparameter_table(inspection.response_variances(self, X, y))
 
     def block_of(self, X: Any) -> NDArray[np.int64]:
         """The block (n,) of each row of X; zeros where the approximation has no blocks."""
-        (X_std,) = self._new_rows(X, at_once=True)
+        (X_std,) = new_rows(self, X, at_once=True)
         if self.partition_ is None:
             return np.zeros(len(X_std), dtype=np.int64)
         return self.partition_.assign(X_std)
@@ -829,36 +495,4 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         return hasattr(self, "posterior_")
 
     def __getstate__(self) -> dict[str, Any]:
-        # Compiled functions and cached factors are made again on the other side, where the files
-        # of this side's blocks may not be.
-        state = super().__getstate__()
-        if "_prepared" in state:
-            state = state | {"_prepared": _Prepared(), "_workspace": None}
-        if isinstance(blocks := state.get("blocks_"), DiskBlocks):
-            state = state | {"blocks_": blocks.in_memory()}
-        return state
-
-
-def _kept_blocks(blocks: Blocks | StoredBlocks | None, local: bool) -> Blocks | DiskBlocks | None:
-    """What of the rows by block stays with a model; ``local`` predictions need them."""
-    if isinstance(blocks, Blocks | DiskBlocks | None):
-        return blocks if local or not isinstance(blocks, DiskBlocks) else None
-    return blocks.in_memory() if local else None  # a copy: the user may change the table
-
-
-def _shorthand(kind: str) -> Callable[..., SparseGPRegressor]:
-    """A constructor with ``approximation`` set, under the name that the paper uses."""
-
-    def construct(**arguments: Any) -> SparseGPRegressor:
-        return SparseGPRegressor(approximation=kind, **arguments)
-
-    construct.__name__ = construct.__qualname__ = f"VB{kind.upper()}"
-    construct.__doc__ = f'''``SparseGPRegressor(approximation="{kind}", ...)``.'''
-    return construct
-
-
-VBDTC = _shorthand("dtc")
-VBFITC = _shorthand("fitc")
-VBFIC = _shorthand("fic")
-VBPITC = _shorthand("pitc")
-VBPIC = _shorthand("pic")
+        return portable(super().__getstate__())

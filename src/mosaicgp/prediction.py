@@ -331,10 +331,17 @@ class Predictor:
 
 @in_double
 def predictor(
-    posterior: Posterior, switches: Switches, partition: Partition | None, local: Local | None
+    posterior: Posterior,
+    switches: Switches,
+    partition: Partition | None,
+    blocks: Blocks | DiskBlocks | None,
+    nodes: np.ndarray,
 ) -> Predictor:
-    """A predictor for a fitted posterior."""
-    approximation = switches.approximation
+    """A predictor for a fitted posterior, from the training rows by block where it needs them."""
+    approximation, local = switches.approximation, None
+    if approximation.local:
+        assert partition is not None and blocks is not None
+        local = Local(partition, blocks, nodes)
     state = _state(
         posterior.parameters(),
         posterior.inducing(),
@@ -393,3 +400,12 @@ def _rows_by_block(labels: np.ndarray) -> list[tuple[int, np.ndarray]]:
         for value, rows in zip(values, np.split(order, starts[1:]), strict=True)
         for part in _cut(rows, MOST_ROWS)
     ]
+
+
+def draws(
+    mean: np.ndarray, covariance: np.ndarray, n: int, rng: np.random.RandomState
+) -> np.ndarray:
+    """Draws (rows, n) of a Gaussian, whose covariance may be singular."""
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    return mean[:, None] + root @ rng.standard_normal((len(mean), n))

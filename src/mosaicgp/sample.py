@@ -43,8 +43,7 @@ def targets(model: Any, X: Any, y: Any) -> tuple[Any, FloatArray]:
     model sees, which with ``missing="drop"`` depends on the columns it uses.
     """
     if not is_dataset(X):
-        if y is None:
-            raise ValueError("y: pass the targets, or a dataset that has its target in it.")
+        _require_targets(y)
         return X, np.asarray(y, dtype=np.float64)
     dataset = _labelled(model, X, y)
     return dataset, np.concatenate([part for _, part in dataset.chunks()])
@@ -52,28 +51,11 @@ def targets(model: Any, X: Any, y: Any) -> tuple[Any, FloatArray]:
 
 def drawn(model: SparseGPRegressor, X: Any, y: Any, most: int, seed: int = 0) -> Sample:
     """At most so many rows of those given, as features; X may be a dataset of any size."""
-    from sklearn.utils.validation import validate_data
-
-    from mosaicgp import validation
-
-    if model.encoding_ is not None and hasattr(X, "columns"):
-        from mosaicgp.data.opening import open_dataset
-
-        if y is None:
-            raise ValueError("y: pass the targets, or a dataset that has its target in it.")
-        X, y = open_dataset(X, target=np.asarray(y)), None
-    if is_dataset(X):
-        dataset = _labelled(model, X, y)
-        total = dataset.count()
-        rows = _some(total, most, np.random.default_rng(seed))
-        X_user, y_user = dataset.gather(rows)
-        return Sample(X_user, y_user, rows, total, learned=False)
-    if y is None:
-        raise ValueError("y: pass the targets, or a dataset that has its target in it.")
-    X_user, y_user = validation.training_data(X, y, model)
-    validate_data(model, X, reset=False, skip_check_array=True)
-    rows = _some(len(y_user), most, np.random.default_rng(seed))
-    return Sample(X_user[rows], y_user[rows], rows, len(y_user), learned=False)
+    table = _labelled(model, X, y)
+    total = table.count()
+    rows = _some(total, most, np.random.default_rng(seed))
+    X_user, y_user = table.gather(rows)
+    return Sample(X_user, y_user, rows, total, learned=False)
 
 
 def kept(model: SparseGPRegressor, most: int, seed: int = 0) -> Sample | None:
@@ -127,12 +109,17 @@ def share_learned(model: SparseGPRegressor, sample: Sample) -> float | None:
 
 
 def _labelled(model: Any, X: Any, y: Any) -> Any:
-    """A dataset as the model reads it, with its target."""
-    if y is not None:
-        raise ValueError("y: the dataset has its target in it; leave y out.")
-    if X.target is None:
-        raise ValueError("X: the dataset has no target. Name it: open_dataset(..., target=column).")
-    return model._as_dataset(X)
+    """Rows as the model reads them, with their targets."""
+    from mosaicgp.intake import labelled  # here: metrics, which import this, do without
+
+    if not is_dataset(X):
+        _require_targets(y)
+    return labelled(model, X, y)
+
+
+def _require_targets(y: Any) -> None:
+    if y is None:
+        raise ValueError("y: pass the targets, or a dataset that has its target in it.")
 
 
 def _some(n: int, most: int, rng: np.random.Generator) -> Rows:

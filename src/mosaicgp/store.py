@@ -25,6 +25,7 @@ from mosaicgp.data.encoding import Encoding
 from mosaicgp.data.partition import PARTITIONS
 from mosaicgp.data.scaling import Scaling
 from mosaicgp.inference.result import FitResult
+from mosaicgp.kept import Kept
 from mosaicgp.posterior import Posterior
 from mosaicgp.record import TrainedOn
 from mosaicgp.tables import Table
@@ -145,7 +146,7 @@ def load(path: str | Path) -> SparseGPRegressor:
         }
         blocks = _blocks(Path(path), _group(arrays, "blocks"))
         kind = header["partition"]
-        model._keep(
+        kept = Kept(
             arguments=parameters,
             switches=switches(model),
             posterior=Posterior.from_arrays(_group(arrays, "posterior")),
@@ -161,6 +162,7 @@ def load(path: str | Path) -> SparseGPRegressor:
             encoding=Encoding.from_json(encoding) if (encoding := header.get("encoding")) else None,
             trained_on=TrainedOn.from_json(found) if (found := header.get("trained_on")) else None,
         )
+        model._keep(kept)
     except (KeyError, TypeError, IndexError, ValueError) as error:
         raise StoreError(
             f"{path} has the header of a mosaicgp model but lacks parts of one ({error}); "

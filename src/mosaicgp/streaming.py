@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from time import perf_counter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaicgp.data.blocks import chunk
+from mosaicgp import validation
+from mosaicgp.data.absorbing import absorb
+from mosaicgp.data.disk import DiskBlocks, Workspace
 from mosaicgp.data.division import regroup
 from mosaicgp.data.partition import Partition
-from mosaicgp.fitting import CHUNK_ROWS
 from mosaicgp.inference import exact
 from mosaicgp.inference.anchor import anchor_of
 from mosaicgp.inference.parameters import Fixed, Free, Switches, release
-from mosaicgp.inference.result import Status
+from mosaicgp.inference.result import FitResult, Status
+from mosaicgp.intake import standardised
+from mosaicgp.kept import Kept
 from mosaicgp.posterior import Posterior
 from mosaicgp.precision import in_double
+
+if TYPE_CHECKING:
+    from mosaicgp.estimator import SparseGPRegressor
 
 FloatArray = NDArray[np.float64]
 
@@ -62,10 +68,7 @@ def updated(
     for first in range(0, len(y), UPDATE_ROWS):
         part = slice(first, first + UPDATE_ROWS)
         left = None if max_time is None else max(max_time - (perf_counter() - began), 1e-3)
-        if partition is None:
-            blocks = chunk(X[part], y[part], CHUNK_ROWS)
-        else:
-            blocks = regroup(X[part], y[part], partition, block_rows)
+        blocks = regroup(X[part], y[part], partition, block_rows)
         parameters, q = posterior.parameters(), posterior.inducing()
         free, fixed = release(parameters, switches)
         anchor = anchor_of(parameters, q, free, switches, n_seen, forget if first == 0 else 0.0)
@@ -88,3 +91,65 @@ def updated(
             status, message = outcome.status, outcome.message
         n_seen += len(blocks.rows[blocks.rows >= 0])
     return Updated(posterior, bound, iterations, perf_counter() - began, status, message, rejected)
+
+
+def taken_further(model: SparseGPRegressor, X_new: Any, y_new: Any, forget: float) -> Kept:
+    """A fitted model after new rows too, with a share of what it knew forgotten."""
+    if not 0.0 <= validation.number("forget", forget, -1.0) < 1.0:
+        raise ValueError(f"forget must be at least 0 and below 1, got {forget}.")
+    X, y = standardised(model, X_new, y_new)
+    fitted, partition, before = model._fitted, model.partition_, model.fit_result_
+    after = updated(
+        model.posterior_,
+        X,
+        y,
+        fitted.switches,
+        partition,
+        fitted.block_rows,
+        model.n_rows_seen_,
+        forget,
+        model.max_time,
+    )
+    blocks, workspace = model.blocks_, model._workspace
+    if partition is not None and blocks is not None:
+        if isinstance(blocks, DiskBlocks):
+            workspace = Workspace(model._arguments["work_dir"])
+        blocks = absorb(
+            partition,
+            blocks,
+            X,
+            y,
+            model._n_rows_numbered,
+            fitted.block_rows,
+            1.0 - forget,
+            np.random.default_rng(model._n_rows_numbered),
+            workspace,
+        )
+        if workspace is not None:
+            workspace.release()
+    return Kept(
+        arguments=model._arguments,
+        switches=fitted.switches,
+        posterior=after.posterior,
+        scaling=model.scaling_,
+        partition=partition,
+        blocks=blocks,
+        nodes=model.theta_nodes_,
+        fit_result=FitResult(
+            status=after.status,
+            message=f"updated by {len(y)} rows: {after.message}",
+            iterations=before.iterations + after.iterations,
+            seconds=before.seconds + after.seconds,
+            bound=before.bound + after.bound + model.scaling_.log_jacobian(len(y)),
+            budget_exhausted=after.status in ("max_iter", "max_time"),
+            rejected=after.rejected,
+            jitter=after.posterior.jitter,
+        ),
+        history=model.history_,
+        block_rows=fitted.block_rows,
+        workspace=workspace,
+        encoding=model.encoding_,
+        rows_seen=((1.0 - forget) * model.n_rows_seen_ + len(y)),
+        rows_numbered=model._n_rows_numbered + len(y),
+        trained_on=None if model.trained_on_ is None else model.trained_on_.updated(len(y)),
+    )

@@ -17,7 +17,6 @@ from mosaicgp.model.expectations import (
     ClosedForm,
     Mehler,
     Route,
-    Sampled,
     cross_remainder,
     multi_indices,
     omega,
@@ -26,7 +25,7 @@ from mosaicgp.model.expectations import (
     unit_omega,
     upsilon,
 )
-from mosaicgp.model.posterior import draw_theta
+from mosaicgp.model.posterior import nodes_to_theta
 from problems import JITTER, random_problem
 
 seeds = st.integers(0, 2**32 - 1)
@@ -39,18 +38,18 @@ quadratic_remainder = jax.jit(quadratic_remainder, static_argnames="memory")
 
 
 @partial(jax.jit, static_argnames=("noise", "route"))
-def _block_psi(parameters, X, mask, nodes, noise, route) -> jax.Array:
+def _block_psi(parameters, X, mask, noise, route) -> jax.Array:
     prepared = prepare(parameters, noise, JITTER)
     factor = noise.factor(prepared.noise, X, mask)
     eye = jnp.eye(parameters.Z.shape[0])
-    return psi(X, mask, parameters.Z, factor, parameters.theta, route, eye, nodes)
+    return psi(X, mask, parameters.Z, factor, parameters.theta, route, eye)
 
 
-def block_psi(problem, route: Route, block: int = 0, nodes=None) -> np.ndarray:
+def block_psi(problem, route: Route, block: int = 0) -> np.ndarray:
     """Ψ of one block by a route, not whitened."""
     X, _, mask = (part[block] for part in problem.stacked)
     noise = problem.approximation.noise
-    return np.asarray(_block_psi(problem.parameters, X, mask, nodes, noise, route))
+    return np.asarray(_block_psi(problem.parameters, X, mask, noise, route))
 
 
 def naive_psi(problem, block: int = 0) -> np.ndarray:
@@ -108,7 +107,7 @@ def test_expectations_at_eight_inputs_equal_monte_carlo(kind, seed):
     theta, Z = problem.parameters.theta, problem.parameters.Z
     X = jnp.asarray(problem.X[problem.blocks[0]])
     C_inv = jnp.linalg.inv(jnp.asarray(problem.C)[jnp.ix_(*[problem.blocks[0]] * 2)])
-    lams, sigmas = draw_theta(jax.random.key(seed), theta, 20_000)
+    lams, sigmas = nodes_to_theta(jax.random.normal(jax.random.key(seed), (20_000, 9)), theta)
     distance = jnp.sum((X[:, None] * lams[:, None, None] - Z) ** 2, axis=-1)
     K = sigmas[:, None, None] * jnp.exp(-0.5 * distance)
     delta = (X[:, None] - X) * lams[:, None, None]
@@ -171,28 +170,6 @@ def test_mehler_converges_at_eight_inputs():
     ]
     assert errors[1] < 1e-3 and errors[3] < 1e-6
     assert all(after < before for before, after in pairwise(errors))
-
-
-@pytest.mark.parametrize("kind", ["dtc", "pitc"])
-@given(seed=seeds)
-@settings(max_examples=5, derandomize=True)
-def test_sampled_psi_is_unbiased(kind, seed):
-    problem = random_problem(kind, seed)
-    nodes = jax.random.normal(jax.random.key(seed), (4000, 3))
-    direction = np.random.default_rng(seed).normal(size=(4, 4))
-    values = np.array(
-        [
-            np.sum(direction * block_psi(problem, Sampled(), nodes=part))
-            for part in nodes.reshape(40, 100, 3)
-        ]
-    )
-    error = abs(values.mean() - np.sum(direction * naive_psi(problem)))
-    assert error <= 4 * values.std(ddof=1) / np.sqrt(len(values))
-
-
-def test_sampled_psi_without_nodes_says_so():
-    with pytest.raises(ValueError, match="nodes"):
-        block_psi(random_problem("dtc", 0), Sampled())
 
 
 @given(seed=seeds)

@@ -18,6 +18,7 @@ from mosaicgp.data.blocks import (
     LARGEST_CELL,
     Blocks,
     StoredBlocks,
+    chunk,
     chunk_size,
     cut_cells,
     grouped,
@@ -36,6 +37,9 @@ Labels = NDArray[np.int64]
 # Rows of a bucket, about; and of the sample that the space is cut into buckets by.
 BUCKET_ROWS = 2**17
 SAMPLE_ROWS = 2**17
+
+# Rows of a block where noise is independent, and blocks are no more than rows worked on at a time.
+CHUNK_ROWS = 1024
 
 
 class Division(NamedTuple):
@@ -101,8 +105,10 @@ def arranged(
     return _blocks(buckets, np.concatenate(sizes), block_rows)
 
 
-def regroup(X: FloatArray, y: FloatArray, partition: Partition, block_rows: int) -> Blocks:
-    """The same of rows in memory, as arrays."""
+def regroup(X: FloatArray, y: FloatArray, partition: Partition | None, block_rows: int) -> Blocks:
+    """The same of rows in memory, as arrays; without a partition blocks of consecutive rows."""
+    if partition is None:
+        return chunk(X, y, CHUNK_ROWS)
     return grouped(X, y, partition.assign(X), block_rows)
 
 

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from time import perf_counter
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
-from mosaicgp.checkpoints import Checkpoint, CheckpointError, Snapshot
-from mosaicgp.data.blocks import StoredBlocks
-from mosaicgp.data.partition import Partition
-from mosaicgp.data.sampling import Held, Sampler, SamplerState
+from mosaicgp.checkpoints import Snapshot
+from mosaicgp.data.sampling import Held
 from mosaicgp.inference.exact import FitError
 from mosaicgp.inference.parameters import Fixed, Free, Switches
+from mosaicgp.inference.records import (
+    Kept,
+    Look,
+    Looks,
+    Position,
+    Progress,
+    Settings,
+    StochasticFit,
+    TrainingData,
+)
 from mosaicgp.inference.result import Status, Stop, call_back
-from mosaicgp.inference.schedule import ANNEAL_END, SEARCH_END, Anneal, Phase, Schedule, Sizes
+from mosaicgp.inference.resuming import Stage, Standing, snapshot_of, standing_of
+from mosaicgp.inference.schedule import ANNEAL_END, SEARCH_END, Phase, Sizes
 from mosaicgp.inference.stochastic import (
     Batch,
     Control,
@@ -31,6 +38,7 @@ from mosaicgp.inference.stochastic import (
     unpacked,
 )
 from mosaicgp.inference.validation_score import HeldRows, held_nlpd
+from mosaicgp.inference.verdict import search_over, verdict
 from mosaicgp.model.bound import Block, Parameters
 from mosaicgp.model.given_theta import nodes_shape
 from mosaicgp.model.posterior import InducingPosterior, NaturalParameters, from_natural
@@ -46,134 +54,8 @@ LARGEST_JITTER = 1e-2
 # A final state may be worse than the best seen by this much (nats a row) before that is preferred.
 REGRET = 0.05
 
-# The second half of a search that gained more than this many times ``tol`` was still improving.
-STILL = 5.0
-
-# Fields of ``Progress`` that a checkpoint keeps as arrays: all but the phase.
-HISTORY_ARRAYS = (
-    "iteration",
-    "bound",
-    "validation_nlpd",
-    "rho",
-    "rate",
-    "accepted",
-    "n_held",
-    "seconds",
-)
-
 # Batches that the bound of the final state is estimated from.
 BOUND_BATCHES = 20
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How to train. ``patience`` counts checks of the validation NLPD without a gain of ``tol``."""
-
-    schedule: Schedule
-    max_iter: int
-    max_time: float | None = None
-    tol: float = 2e-3
-    patience: int = 6
-    check_every: int = 50
-    adapt_at: tuple[float, ...] = ()
-    sampling: Literal["iid", "reshuffle"] = "iid"
-    dtype: str = "float64"
-    jitter: float = 1e-6
-
-
-@dataclass(frozen=True, eq=False)
-class TrainingData:
-    """Where batches come from, what is held back, and how to divide the rows anew.
-
-    ``partition`` and ``blocks`` are there where the noise is correlated. The rows were divided
-    ``division`` times before, last in the space of X times ``scale``; ``adapt`` takes another scale
-    (d,), the inverse length-scales of k^ε, and the number of the division.
-    """
-
-    sampler: Sampler
-    held: Held | None
-    partition: Partition | None = None
-    blocks: StoredBlocks | None = None
-    division: int = 0
-    scale: NDArray[np.float64] | None = None
-    adapt: Callable[[NDArray[np.float64], int], TrainingData] | None = None
-
-
-class Progress(NamedTuple):
-    """One iteration; ``validation_nlpd`` is NaN between checks. Standardised units.
-
-    ``n_held`` rows have no part in the bound.
-    """
-
-    iteration: int
-    bound: float
-    validation_nlpd: float
-    rho: float
-    rate: float
-    accepted: bool
-    n_held: int
-    phase: Phase
-    seconds: float
-
-
-class Look(NamedTuple):
-    """A fit under way after ``iteration`` iterations and so many seconds."""
-
-    iteration: int
-    seconds: float
-    parameters: Parameters
-    q: InducingPosterior
-    jitter: float
-    history: list[Progress]
-    data: TrainingData
-
-
-class Looks(NamedTuple):
-    """Iterations after which a fit shows itself, and what it shows itself to."""
-
-    at: frozenset[int]
-    show: Callable[[Look], Any]
-
-
-class StochasticFit(NamedTuple):
-    """The state a fit ends with, how it ended, and its trace; ``bound`` is an estimate."""
-
-    parameters: Parameters
-    q: InducingPosterior
-    bound: float
-    validation_nlpd: float
-    status: Status
-    message: str
-    seconds: float
-    rejected: int
-    jitter: float
-    history: list[Progress]
-    data: TrainingData
-    error: Exception | None
-    n_held: int
-
-
-@dataclass
-class _Position:
-    """Where a fit stands, beside the arrays of its state."""
-
-    max_iter: int
-    jitter: float
-    to_adapt: list[float]
-    iteration: int = 0
-    phase: Phase = "search"
-    phase_began: int = 0
-    adapted: int = 0
-    stale: int = 0
-    plateaued: bool = False
-
-
-class _Kept(NamedTuple):
-    """A state worth keeping, and its validation NLPD."""
-
-    nlpd: float
-    learned: Array
-    eta: NaturalParameters
 
 
 class _Training:
@@ -202,10 +84,10 @@ class _Training:
         self._report = report
         self._state = initial_state(self._free, switches, None if eta is None else self._cast(eta))
         self._warm = eta is not None
-        self._at = _Position(settings.max_iter, settings.jitter, list(settings.adapt_at))
+        self._at = Position(settings.max_iter, settings.jitter, list(settings.adapt_at))
         self._pending: list[tuple[int, Info, Sizes, float]] = []
         self.history: list[Progress] = []
-        self.best: _Kept | None = None
+        self.best: Kept | None = None
         self._checkpoint = checkpoint
         self._take_data(data)
 
@@ -256,7 +138,8 @@ class _Training:
         except Stop as stop:
             self._flush(report=False)
             return stop.status, stop.message, stop.error
-        return self._verdict(at.iteration)
+        seconds = perf_counter() - self._began
+        return *verdict(self.history, at, self._settings, seconds), None
 
     def _progress(self, iteration: int) -> float:
         """The share of the budget, in iterations or in time, that is used."""
@@ -409,13 +292,9 @@ class _Training:
             return
         gained = self.best is None or nlpd < self.best.nlpd - self._settings.tol
         if self.best is None or nlpd < self.best.nlpd:
-            self.best = _Kept(nlpd, learned, eta)
+            self.best = Kept(nlpd, learned, eta)
         self._at.stale = 0 if gained else self._at.stale + 1
-        searching = self._at.phase == "search" and isinstance(self._settings.schedule, Anneal)
-        adapted = self.data.adapt is None or not self._at.to_adapt
-        # The held rows are of a few blocks: before all were seen they say little of the others.
-        seen = iteration >= self.data.sampler.batches_per_pass
-        if searching and adapted and seen and self._at.stale >= self._settings.patience:
+        if search_over(self._at, self._settings, self.data):
             # The budget shrinks so that the search ends here.
             self._at.plateaued = True
             self._at.max_iter = min(self._at.max_iter, int(np.ceil(iteration / SEARCH_END)))
@@ -424,104 +303,29 @@ class _Training:
 
     def snapshot(self) -> Snapshot:
         """All that the rest of the fit depends on; taken when no step is pending."""
-        arrays = {f"state.{k}": leaf for k, leaf in enumerate(jax.tree.leaves(self._state))}
-        for name in HISTORY_ARRAYS:
-            arrays[f"history.{name}"] = np.array([getattr(p, name) for p in self.history])
-        if self.best is not None:
-            kept = {f"best.{k}": leaf for k, leaf in enumerate(jax.tree.leaves(self.best[1:]))}
-            arrays |= kept
-        scale = self.data.scale
-        header = {
-            "position": asdict(self._at),
-            "phases": [record.phase for record in self.history],
-            "best_nlpd": None if self.best is None else self.best.nlpd,
-            "generator": self._rng.bit_generator.state,
-            "sampler": self.data.sampler.state._asdict(),
-            "division": self.data.division,
-            "scale": None if scale is None else scale.tolist(),
-            "seconds": perf_counter() - self._began,
-        }
-        return Snapshot({name: np.asarray(array) for name, array in arrays.items()}, header)
+        seconds = perf_counter() - self._began
+        standing = Standing(self._state, self._at, self.history, self.best, seconds)
+        return snapshot_of(standing, self.data, self._rng)
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go on from a snapshot, the rows divided already as they were then."""
-        arrays, header = snapshot
-
-        def tree(name: str, like: Any) -> Any:
-            leaves, structure = jax.tree.flatten(like)
-            found = [jnp.asarray(arrays[f"{name}.{k}"]) for k in range(len(leaves))]
-            return jax.tree.unflatten(structure, found)
-
-        self._state = tree("state", self._state)
-        self._at = _Position(**header["position"])
-        columns = {name: arrays[f"history.{name}"].tolist() for name in HISTORY_ARRAYS}
-        columns["phase"] = header["phases"]
-        records = zip(*columns.values(), strict=True)
-        self.history = [Progress(**dict(zip(columns, r, strict=True))) for r in records]
-        if header["best_nlpd"] is not None:
-            like = (self._state.learned, self._state.eta)
-            self.best = _Kept(header["best_nlpd"], *tree("best", like))
-        self._rng.bit_generator.state = header["generator"]
-        self.data.sampler.state = SamplerState(**header["sampler"])
-        self._began = perf_counter() - header["seconds"]
+        standing = standing_of(snapshot, self._state, self.data, self._rng)
+        self._state, self._at, self.history, self.best, seconds = standing
+        self._began = perf_counter() - seconds
 
     # -- the end -----------------------------------------------------------------------------------
 
-    def _verdict(self, iteration: int) -> tuple[Status, str, None]:
-        limit = self._settings.max_time
-        if not any(record.accepted for record in self.history):
-            raise FitError(
-                f"none of {iteration} steps gave a finite bound. Likely causes: a target with one "
-                "huge value, or inputs with a few extreme rows; look for outliers in X and y."
-            )
-        if self._at.plateaued:
-            return "converged", "converged: the validation NLPD no longer improves", None
-        if not self._still_improving():
-            return "converged", "converged: the second half of the search gained little", None
-        if limit is not None and perf_counter() - self._began >= limit:
-            message = (
-                f"the time budget of {limit:g} s ran out after {iteration} iterations, while the "
-                "fit was still improving"
-            )
-            return "max_time", message, None
-        message = (
-            f"used all {iteration} iterations while the fit was still improving. Raise max_iter, "
-            "or go on with warm_start=True"
-        )
-        return "max_iter", message, None
-
-    def _still_improving(self) -> bool:
-        """Whether the second half of the search lowered the validation NLPD by much, or, without
-        held rows, raised the bound beyond its noise."""
-        search = [record for record in self.history if record.phase == "search"]
-        scores = np.array([record.validation_nlpd for record in search])
-        scores = scores[self._scores_compare_from(search) :]
-        scores = scores[np.isfinite(scores)]
-        if len(scores) >= 4:
-            half = len(scores) // 2
-            return bool(np.min(scores[:half]) - np.min(scores[half:]) > STILL * self._settings.tol)
-        bounds = np.array([record.bound for record in search if record.accepted])
-        third, last = np.array_split(bounds[len(bounds) // 2 :], 2)
-        if len(third) < 2:
-            return True
-        error = np.sqrt(np.var(third) / len(third) + np.var(last) / len(last))
-        return bool(np.mean(last) - np.mean(third) > 2.0 * error)
-
-    def _scores_compare_from(self, search: list[Progress]) -> int:
-        """The first iteration after the rows were last divided anew."""
-        return sum(record.iteration <= self._at.adapted for record in search)
-
-    def final(self) -> _Kept:
+    def final(self) -> Kept:
         """The state to keep: the present one, unless the best seen is clearly better."""
         learned, eta = self._candidate(), self._state.eta
-        last = _Kept(self.nlpd(learned, eta), learned, eta)
+        last = Kept(self.nlpd(learned, eta), learned, eta)
         best = self.best
         regret = REGRET if self._at.phase == "settle" else 0.0
         if best is not None and not last.nlpd <= best.nlpd + regret:
             return best
         return last
 
-    def bound_estimate(self, kept: _Kept) -> float:
+    def bound_estimate(self, kept: Kept) -> float:
         """The mean of a few fresh stochastic bounds at the state that is kept."""
         still = jnp.asarray(Control(0.0, 0.0, 0.0, self._at.jitter), self._dtype)
         state = self._state._replace(learned=kept.learned, eta=kept.eta, q=from_natural(kept.eta))
@@ -556,44 +360,6 @@ class _Training:
             error,
             self.n_held,
         )
-
-
-class Stage(NamedTuple):
-    """One stage of a fit in the checkpoints of the fit, and the iterations it may take."""
-
-    checkpoint: Checkpoint
-    name: str
-    max_iter: int
-
-    def due(self) -> bool:
-        """Whether the last checkpoint was written long enough ago."""
-        return self.checkpoint.due()
-
-    def write(self, snapshot: Snapshot) -> None:
-        """Replace the checkpoint of this stage."""
-        header = snapshot.header | {"max_iter": self.max_iter}
-        self.checkpoint.write(self.name, snapshot._replace(header=header))
-
-    def read(self) -> Snapshot | None:
-        """The last checkpoint of this stage, to go on from with ``max_iter``.
-
-        Its iterations were made with the step sizes that its own ``max_iter`` asked for. Those of
-        the search do not depend on it: a search can be made longer, and nothing else.
-        """
-        snapshot = self.checkpoint.read(self.name)
-        if snapshot is None or (planned := snapshot.header["max_iter"]) == self.max_iter:
-            return snapshot
-        position = snapshot.header["position"]
-        searching = position["phase"] == "search" and not position["plateaued"]
-        if self.max_iter < planned or not searching:
-            why = "a search can only be made longer" if searching else "its search is over"
-            raise CheckpointError(
-                f"checkpoint: this fit cannot go on with max_iter={self.max_iter}: it has made "
-                f"{position['iteration']} of {planned} iterations, and {why}. Use "
-                f"max_iter={planned}; a finished fit is trained further with warm_start=True."
-            )
-        header = snapshot.header | {"position": position | {"max_iter": self.max_iter}}
-        return snapshot._replace(header=header)
 
 
 @in_double

@@ -77,7 +77,6 @@ def block_statistics(
     block: Block,
     noise: Noise,
     route: Route,
-    nodes: Array | None = None,
 ) -> Statistics:
     """The statistics of one block."""
     theta, Z = parameters.theta, parameters.Z
@@ -95,9 +94,7 @@ def block_statistics(
         trace = jnp.sum(factor.inverse() * upsilon(X, X, theta) * both)
     n = jnp.sum(mask)
     constant = -0.5 * (n * jnp.log(2 * jnp.pi) + factor.log_det() + white_y @ white_y + trace)
-    return Statistics(
-        psi(X, mask, Z, factor, theta, route, prepared.L, nodes), projection, constant
-    )
+    return Statistics(psi(X, mask, Z, factor, theta, route, prepared.L), projection, constant)
 
 
 def _stack_bytes(route: Route, n: int, Z: Array) -> float:
@@ -142,16 +139,15 @@ def total_statistics(
     noise: Noise,
     route: Route,
     jitter: Array,
-    nodes: Array | None = None,
 ) -> Statistics:
     """Summed statistics of all blocks, stacked in front: X (B, n, d), y (B, n), mask (B, n)."""
     prepared = prepare(parameters, noise, jitter)
     if blocks.X.shape[0] == 1:  # a loop would only be compiled in vain
         block = jax.tree.map(lambda part: part[0], blocks)
-        return block_statistics(parameters, prepared, block, noise, route, nodes)
+        return block_statistics(parameters, prepared, block, noise, route)
 
     def one(parameters: Parameters, prepared: Prepared, block: Block) -> Statistics:
-        return block_statistics(parameters, prepared, block, noise, route, nodes)
+        return block_statistics(parameters, prepared, block, noise, route)
 
     if _saved_bytes(route, blocks, parameters.Z, noise) > STACK_BYTES:
         # Recomputed in the backward pass, so that memory is that of one block.

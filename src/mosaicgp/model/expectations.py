@@ -11,8 +11,8 @@ So Ψ is its order-0 part, a plain product of whitened matrices, plus a remainde
 ``expm1(D)``. Both are computed without cancellation, and the order-0 part, which is nearly all of
 Ψ, meets Σ⁻¹ only as L⁻¹Ω, where it is well conditioned.
 
-Three routes to Ψ share one interface, ``psi``: ``ClosedForm`` (the sum above), ``Mehler`` (its
-expansion in powers of ξ, every term positive semidefinite) and ``Sampled`` (θ drawn).
+Two routes to Ψ share one interface, ``psi``: ``ClosedForm`` (the sum above) and ``Mehler`` (its
+expansion in powers of ξ, every term positive semidefinite).
 """
 
 from dataclasses import dataclass
@@ -26,9 +26,9 @@ import numpy as np
 from jax import Array, lax
 from jax.scipy.linalg import solve_triangular
 
-from mosaicgp.model.kernel import cross, right_whiten
+from mosaicgp.model.kernel import right_whiten
 from mosaicgp.model.noise import DiagonalFactor, Factor
-from mosaicgp.model.posterior import ThetaPosterior, nodes_to_theta
+from mosaicgp.model.posterior import ThetaPosterior
 
 # Chunks that stay in a core's cache; larger ones are no faster.
 DEFAULT_MEMORY = 2 * 2**20
@@ -48,12 +48,7 @@ class Mehler:
     order: int = 1
 
 
-@dataclass(frozen=True)
-class Sampled:
-    """The mean over standard-normal nodes of θ, given to ``psi`` as ``nodes`` (n, d + 1)."""
-
-
-Route = ClosedForm | Mehler | Sampled
+Route = ClosedForm | Mehler
 
 
 def unit_omega(X: Array, Z: Array, q: ThetaPosterior) -> Array:
@@ -94,13 +89,8 @@ def psi(
     q: ThetaPosterior,
     route: Route,
     L: Array,
-    nodes: Array | None = None,
 ) -> Array:
     """L⁻¹ΨL⁻ᵀ of one block (m, m), by the given route; L = I gives Ψ itself."""
-    if isinstance(route, Sampled):
-        if nodes is None:
-            raise ValueError("the sampled route needs nodes of theta")
-        return _psi_sampled(X, mask, Z, factor, nodes_to_theta(nodes, q), L)
     unit = unit_omega(X, Z, q) * mask[:, None]
     white = factor.whiten(right_whiten(unit, L))
     total = white.T @ white
@@ -111,19 +101,6 @@ def psi(
             rest = _mehler_terms(X, Z, unit, factor, q, route.order)
         total = total + solve_triangular(L, solve_triangular(L, rest, lower=True).T, lower=True)
     return (q.alpha**2 + q.beta) * total
-
-
-def _psi_sampled(
-    X: Array, mask: Array, Z: Array, factor: Factor, theta: tuple[Array, Array], L: Array
-) -> Array:
-    def one(total: Array, draw: tuple[Array, Array]) -> tuple[Array, None]:
-        lam, sigma_f = draw
-        white = factor.whiten(right_whiten(cross(X, Z, lam, sigma_f) * mask[:, None], L))
-        return total + white.T @ white, None
-
-    m = Z.shape[0]
-    total, _ = lax.scan(jax.checkpoint(one), jnp.zeros((m, m), dtype=X.dtype), theta)
-    return total / theta[1].shape[0]
 
 
 # ---------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""q(θ) and q(s): records, natural parameters, KL divergences, draws.
+"""q(θ) and q(s): records, natural parameters, KL divergences, nodes of θ.
 
 q(s) is kept in the whitened basis s = Lv, Σ = LLᵀ, where its prior is N(0, I): q(v) = N(v_mean,
 v_rootᵀ v_root) with v_root lower triangular, the inverse of the Cholesky factor of the precision.
@@ -6,11 +6,9 @@ v_rootᵀ v_root) with v_root lower triangular, the inverse of the Cholesky fact
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.scipy.linalg import solve_triangular
 from scipy.special import ndtri
 
 from mosaicgp.model.linalg import cholesky, gram_of_lower, triangular_inverse
@@ -75,21 +73,6 @@ def kl_theta(q: ThetaPosterior, prior: tuple[float, float] | tuple[Array, Array]
     mu0, v0 = prior
     ratio = variance / v0
     return 0.5 * jnp.sum(ratio + (mean - mu0) ** 2 / v0 - 1.0 - jnp.log(ratio))
-
-
-def kl_gaussian(mean_1: Array, cov_1: Array, mean_2: Array, cov_2: Array) -> Array:
-    """KL(N(mean_1, cov_1) ‖ N(mean_2, cov_2))."""
-    chol_1, chol_2 = cholesky(cov_1), cholesky(cov_2)
-    ratio = solve_triangular(chol_2, chol_1, lower=True)
-    shift = solve_triangular(chol_2, mean_2 - mean_1, lower=True)
-    log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(chol_2)) - jnp.log(jnp.diagonal(chol_1)))
-    return 0.5 * (jnp.sum(ratio**2) + shift @ shift - mean_1.shape[0] + log_det)
-
-
-def draw_theta(key: Array, q: ThetaPosterior, n: int) -> tuple[Array, Array]:
-    """n independent draws of θ: λ (n, d) and σ_f (n,)."""
-    nodes = jax.random.normal(key, (n, q.nu.shape[0] + 1), dtype=q.nu.dtype)
-    return nodes_to_theta(nodes, q)
 
 
 def theta_nodes(n: int, d: int, seed: int) -> np.ndarray:

@@ -3,21 +3,15 @@
 from collections.abc import Callable
 from typing import Any
 
-from mosaicgp.estimator import SparseGPRegressor
+from mosaicgp.shorthands import shorthand
 
 
 def _row(name: str, approximation: str, inference: str, about: str) -> Callable[..., Any]:
     """A constructor of point estimates; other arguments go to ``SparseGPRegressor``."""
     call = f'approximation="{approximation}", hyperparameters="point", inference="{inference}"'
-
-    def construct(**arguments: Any) -> SparseGPRegressor:
-        return SparseGPRegressor(
-            approximation, hyperparameters="point", inference=inference, **arguments
-        )
-
-    construct.__name__ = construct.__qualname__ = name
-    construct.__doc__ = f"{about}\n\n    ``SparseGPRegressor({call}, ...)``.\n    "
-    return construct
+    doc = f"{about}\n\n    ``SparseGPRegressor({call}, ...)``.\n    "
+    given = {"approximation": approximation, "hyperparameters": "point", "inference": inference}
+    return shorthand(name, doc, **given)
 
 
 SVIGP = _row(

@@ -1,0 +1,67 @@
+"""When a search is over, and how a fit by stochastic steps ended."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mosaicgp.inference.exact import FitError
+from mosaicgp.inference.records import Position, Progress, Settings, TrainingData
+from mosaicgp.inference.result import Status
+from mosaicgp.inference.schedule import Anneal
+
+# The second half of a search that gained more than this many times ``tol`` was still improving.
+STILL = 5.0
+
+
+def search_over(at: Position, settings: Settings, data: TrainingData) -> bool:
+    """Whether the validation NLPD says that searching longer gains nothing."""
+    searching = at.phase == "search" and isinstance(settings.schedule, Anneal)
+    adapted = data.adapt is None or not at.to_adapt
+    # The held rows are of a few blocks: before all were seen they say little of the others.
+    seen = at.iteration >= data.sampler.batches_per_pass
+    return searching and adapted and seen and at.stale >= settings.patience
+
+
+def verdict(
+    history: list[Progress], at: Position, settings: Settings, seconds: float
+) -> tuple[Status, str]:
+    """How a fit ended that used its budget: status and message."""
+    iteration, limit = at.iteration, settings.max_time
+    if not any(record.accepted for record in history):
+        raise FitError(
+            f"none of {iteration} steps gave a finite bound. Likely causes: a target with one "
+            "huge value, or inputs with a few extreme rows; look for outliers in X and y."
+        )
+    if at.plateaued:
+        return "converged", "converged: the validation NLPD no longer improves"
+    if not _still_improving(history, at, settings):
+        return "converged", "converged: the second half of the search gained little"
+    if limit is not None and seconds >= limit:
+        message = (
+            f"the time budget of {limit:g} s ran out after {iteration} iterations, while the "
+            "fit was still improving"
+        )
+        return "max_time", message
+    message = (
+        f"used all {iteration} iterations while the fit was still improving. Raise max_iter, "
+        "or go on with warm_start=True"
+    )
+    return "max_iter", message
+
+
+def _still_improving(history: list[Progress], at: Position, settings: Settings) -> bool:
+    """Whether the second half of the search lowered the validation NLPD by much, or, without
+    held rows, raised the bound beyond its noise."""
+    search = [record for record in history if record.phase == "search"]
+    # Scores compare from the first iteration after the rows were last divided anew.
+    scores = np.array([r.validation_nlpd for r in search if r.iteration > at.adapted])
+    scores = scores[np.isfinite(scores)]
+    if len(scores) >= 4:
+        half = len(scores) // 2
+        return bool(np.min(scores[:half]) - np.min(scores[half:]) > STILL * settings.tol)
+    bounds = np.array([record.bound for record in search if record.accepted])
+    third, last = np.array_split(bounds[len(bounds) // 2 :], 2)
+    if len(third) < 2:
+        return True
+    error = np.sqrt(np.var(third) / len(third) + np.var(last) / len(last))
+    return bool(np.mean(last) - np.mean(third) > 2.0 * error)
