@@ -266,9 +266,28 @@ def test_a_prediction_that_fails_leaves_nothing(folder, tmp_path):
     assert not (tmp_path / "out").exists() and not (tmp_path / "out.part").exists()
 
 
+def test_an_arrow_table_goes_in_as_it_is(tmp_path):
+    table = pa.Table.from_pandas(FRAME[["a", "b"]], preserve_index=False)
+    ours = fitted(model("dtc", max_iter=5), table, FRAME.y)
+    assert list(ours.feature_names_in_) == ["a", "b"] == list(ours.trained_on_.columns)
+    expected = ours.predict(FRAME[["a", "b"]])
+    np.testing.assert_array_equal(ours.predict(table), expected)
+    ours.export(tmp_path / "p.npz")
+    served = serving.load(tmp_path / "p.npz").predict(table.select(["b", "a"]))
+    np.testing.assert_allclose(served, expected, rtol=1e-8)
+    with pytest.raises(ValueError, match="text in column 'kind'"):
+        model().fit(pa.Table.from_pandas(FRAME[["a", "kind"]]), FRAME.y)
+
+
+def test_a_path_in_place_of_rows_is_answered(folder):
+    ours = fitted(model("dtc", max_iter=5), FRAME[["a", "b"]], FRAME.y)
+    for use in (ours.predict, ours.elbo, ours.partial_fit, ours.fit):
+        for path in (folder, str(folder / "part-0.parquet")):
+            with pytest.raises(TypeError, match="open_dataset"):
+                use(path)
+
+
 def test_newcomers_mistakes_are_answered(folder, tmp_path):
-    with pytest.raises(TypeError, match="open_dataset"):
-        model().fit(str(folder / "part-0.parquet"))
     with pytest.raises(ValueError, match=r"categorical=\['kind'\]"):
         model().fit(FRAME[["a", "kind"]], FRAME.y)
     (tmp_path / "file").write_text("")

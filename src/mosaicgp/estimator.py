@@ -280,7 +280,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         snapshot_at: Sequence[int] = (),
         on_snapshot: Callable[[SparseGPRegressor], Any] | None = None,
     ) -> Self:
-        """Learn from X (n, d) and y (n,): arrays, or tables of pandas or polars.
+        """Learn from X (n, d) and y (n,): arrays, or tables of pandas, polars or Arrow.
 
         X may also be a dataset (``mosaicgp.data.open_dataset``) with its target in it; then y is
         left out, and the table need not fit in memory.
@@ -338,11 +338,6 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
 
     def _training_rows(self, X: Any, y: Any) -> UserRows:
         """Arrays and tables checked and copied to float64; a dataset as it is."""
-        if isinstance(X, str | Path):
-            raise TypeError(
-                f"X: to fit from a file, open it: fit(open_dataset({str(X)!r}, target=column)), "
-                "with open_dataset from mosaicgp.data."
-            )
         if not is_dataset(X):
             return ArrayRows(*validation.training_data(X, y, self))
         if y is not None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from mosaicgp._version import __version__
 from mosaicgp.data.rows import is_dataset
+from mosaicgp.validation import columns_of
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class TrainedOn:
         """The record of a fit of X, a dataset or anything else, that ends now."""
         version, when = __version__, _now()
         if not is_dataset(X):
-            columns = tuple(map(str, getattr(X, "columns", ())))
+            columns = tuple(map(str, columns_of(X) or ()))
             return cls(rows, columns, None, (), None, when, version)
         from mosaicgp.data.sources import TARGET  # whoever has a dataset has imported Arrow
 

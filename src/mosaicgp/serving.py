@@ -122,7 +122,8 @@ class Predictor:
 
     def _rows(self, X: Any) -> FloatArray:
         """X (n, d) in float64, finite, its columns in the order of the fit."""
-        columns = X.keys() if isinstance(X, Mapping) else getattr(X, "columns", None)
+        columns = getattr(X, "column_names", getattr(X, "columns", None))  # Arrow, or others
+        columns = X.keys() if isinstance(X, Mapping) else columns
         if columns is not None and self._encoded:
             raise ValueError(
                 "X: the model was fitted on encoded columns (dates, times or categories); "
