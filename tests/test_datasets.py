@@ -15,6 +15,7 @@ import pytest
 from mosaicgp import SparseGPRegressor, estimator, fitting, serving
 from mosaicgp.checkpoints import CheckpointError
 from mosaicgp.data import DatasetError, open_dataset
+from mosaicgp.data.disk import SCRATCH, WorkFolderError
 
 rng = np.random.default_rng(0)
 N = 600
@@ -147,7 +148,9 @@ def test_tables_are_encoded_wherever_rows_go_in(folder, tmp_path):
     dataset = open_dataset(folder, target="y", categorical={"kind": "ordinal"})
     ours = fitted(model("dtc", max_iter=30), dataset)
     inputs = FRAME[["a", "b", "kind"]]
+    ours.set_params(work_dir=tmp_path / "later")
     assert ours.elbo(inputs, FRAME.y) == ours.elbo(dataset)
+    assert (tmp_path / "later").is_dir()
     other = deepcopy(ours).partial_fit(dataset)
     np.testing.assert_array_equal(
         ours.partial_fit(inputs, FRAME.y).predict(inputs), other.predict(inputs)
@@ -181,6 +184,48 @@ def test_nothing_is_left_in_the_folder_but_what_predictions_need(folder, tmp_pat
         work = tmp_path / kind
         fitted(model(kind, max_iter=5, storage="disk", work_dir=work), dataset)
         assert [p.name for p in work.glob("*.f64")] == left
+
+
+def test_what_a_fit_by_rows_would_leave_if_killed_the_next_fit_removes(
+    folder, tmp_path, monkeypatch
+):
+    found = []
+
+    def kill(*arguments, **options):
+        found.extend(path.name for path in (tmp_path / "work").iterdir())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fitting, "_by_rows", kill)
+    dataset = open_dataset(folder, target="y", columns=["a", "b"])
+    with pytest.raises(KeyboardInterrupt):
+        model("dtc", storage="disk", work_dir=tmp_path / "work").fit(dataset)
+    assert len(found) == 2 and all(n == "work.lock" or n.startswith(SCRATCH) for n in found)
+
+
+def test_room_for_all_divisions_is_asked_for_before_the_first(folder, tmp_path, monkeypatch):
+    dataset = open_dataset(folder, target="y", columns=["a", "b"])
+    usage = type("Usage", (), {"free": fitting.working_bytes(N, 2) + 1000})
+    monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
+    monkeypatch.setattr(fitting, "divide", None)
+    with pytest.raises(WorkFolderError, match="needs"):
+        model(storage="disk", work_dir=tmp_path / "work").fit(dataset)
+    assert [path.name for path in (tmp_path / "work").iterdir()] == ["work.lock"]
+
+
+def test_two_fits_cannot_work_in_one_folder(folder, tmp_path, monkeypatch):
+    dataset = open_dataset(folder, target="y", columns=["a", "b"])
+
+    def meanwhile(*arguments):
+        with pytest.raises(WorkFolderError, match="another fit is running"):
+            model(storage="disk", work_dir=tmp_path / "work").fit(dataset)
+        with pytest.raises(CheckpointError, match="another fit is running"):
+            model().fit(dataset, checkpoint=tmp_path / "run", resume=True)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fitting, "_divided_and_trained", meanwhile)
+    first = model(storage="disk", work_dir=tmp_path / "work")
+    with pytest.raises(KeyboardInterrupt):
+        first.fit(dataset, checkpoint=tmp_path / "run")
 
 
 @pytest.mark.parametrize(("kind", "stage"), [("pic", "divide"), ("dtc", "written")])

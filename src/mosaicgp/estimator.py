@@ -371,12 +371,11 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
             return self.fit(X, y)
         if not 0.0 <= validation.number("forget", forget, -1.0) < 1.0:
             raise ValueError(f"forget must be at least 0 and below 1, got {forget}.")
-        X_std, y_std = self._standardised(X, y)
-        fitted = self._fitted
+        rows, fitted = self._standardised(X, y), self._fitted
+        n = rows.count()
         after = updated(
             self.posterior_,
-            X_std,
-            y_std,
+            rows,
             fitted.switches,
             self.partition_,
             fitted.block_rows,
@@ -386,21 +385,16 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         )
         blocks, workspace = self.blocks_, self._workspace
         if self.partition_ is not None and blocks is not None:
-            if isinstance(blocks, DiskBlocks):
-                workspace = Workspace(self._arguments["work_dir"])
-            blocks = absorb(
+            blocks, workspace = absorb(
                 self.partition_,
                 blocks,
-                X_std,
-                y_std,
+                rows,
                 self._n_rows_numbered,
                 fitted.block_rows,
                 1.0 - forget,
                 np.random.default_rng(self._n_rows_numbered),
-                workspace,
+                self.work_dir,
             )
-            if workspace is not None:
-                workspace.release()
         self._keep(
             arguments=self._arguments,
             switches=fitted.switches,
@@ -411,10 +405,10 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
             nodes=self.theta_nodes_,
             fit_result=FitResult(
                 status=after.status,
-                message=f"updated by {len(y_std)} rows: {after.message}",
+                message=f"updated by {n} rows: {after.message}",
                 iterations=self.fit_result_.iterations + after.iterations,
                 seconds=self.fit_result_.seconds + after.seconds,
-                bound=self.fit_result_.bound + after.bound + self.scaling_.log_jacobian(len(y_std)),
+                bound=self.fit_result_.bound + after.bound + self.scaling_.log_jacobian(n),
                 budget_exhausted=after.status in ("max_iter", "max_time"),
                 rejected=after.rejected,
                 jitter=after.posterior.jitter,
@@ -423,9 +417,9 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
             block_rows=fitted.block_rows,
             workspace=workspace,
             encoding=self.encoding_,
-            rows_seen=((1.0 - forget) * self.n_rows_seen_ + len(y_std)),
-            rows_numbered=self._n_rows_numbered + len(y_std),
-            trained_on=None if self.trained_on_ is None else self.trained_on_.updated(len(y_std)),
+            rows_seen=((1.0 - forget) * self.n_rows_seen_ + n),
+            rows_numbered=self._n_rows_numbered + n,
+            trained_on=None if self.trained_on_ is None else self.trained_on_.updated(n),
         )
         return self
 
@@ -686,8 +680,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         if not is_dataset(X):
             return self._bound_of(self._blocks_of(X, y))
-        rows = StandardRows(self._training_rows(self._as_dataset(X), y), self.scaling_)
-        workspace = Workspace(None, within=self._arguments["work_dir"])  # gone when this returns
+        rows = self._standardised(X, y)
+        workspace = Workspace(None, within=self.work_dir)  # gone when this returns
         if self.partition_ is None:
             return self._bound_of(chunked(rows, CHUNK_ROWS, workspace))
         return self._bound_of(arranged(rows, self.partition_, self._fitted.block_rows, workspace))
@@ -734,13 +728,13 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
 
     def _blocks_of(self, X: Any, y: Any) -> Blocks:
         """New rows with targets, standardised and grouped as the training rows were."""
-        X_std, y_std = self._standardised(X, y)
+        X_std, y_std = whole(self._standardised(X, y))
         if self.partition_ is None:
             return chunk(X_std, y_std, CHUNK_ROWS)
         return regroup(X_std, y_std, self.partition_, self._fitted.block_rows)
 
-    def _standardised(self, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
-        """New rows with targets."""
+    def _standardised(self, X: Any, y: Any) -> StandardRows:
+        """New rows with targets; those of a dataset stay where they are."""
         check_is_fitted(self)
         if self.encoding_ is not None and hasattr(X, "columns"):
             if y is None:
@@ -749,11 +743,10 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
 
             X, y = open_dataset(X, target=np.asarray(y)), None
         if is_dataset(X):
-            X_user, y_user = whole(self._training_rows(self._as_dataset(X), y))
-        else:
-            X_user, y_user = validation.training_data(X, y, self)
-            validate_data(self, X, reset=False, skip_check_array=True)
-        return self.scaling_.transform_X(X_user), self.scaling_.transform_y(y_user)
+            return StandardRows(self._training_rows(self._as_dataset(X), y), self.scaling_)
+        rows = self._training_rows(X, y)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return StandardRows(rows, self.scaling_)
 
     def block_of(self, X: Any) -> NDArray[np.int64]:
         """The block (n,) of each row of X; zeros where the approximation has no blocks."""

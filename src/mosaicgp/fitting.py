@@ -252,9 +252,10 @@ def _fit_by_rows(
     workspace = Workspace(plan.work_dir)
     try:
         workspace.require(bytes_of(n, rows.n_features))
-        on_disk = written(rows.rows.chunks(), workspace.path / "rows.f64")
-        mapped = StandardRows(on_disk, rows.scaling)
-        return _by_rows(mapped, plan, settings, streams, job, began, ahead=True)
+        with workspace.scratch() as folder:
+            on_disk = written(rows.rows.chunks(), folder / "rows.f64")
+            mapped = StandardRows(on_disk, rows.scaling)
+            return _by_rows(mapped, plan, settings, streams, job, began, ahead=True)
     finally:
         workspace.release(keep=False)
 
@@ -377,6 +378,8 @@ def _by_blocks(
     workspace = Workspace(plan.work_dir) if _on_disk(plan, n, rows.n_features) else None
     rows = _in_memory(rows) if workspace is None else rows
     try:
+        if workspace is not None:
+            workspace.require(_dividing_bytes(plan, n, rows.n_features))
         outcome = _divided_and_trained(rows, plan, settings, streams, job, began, name, workspace)
     except BaseException:
         if workspace is not None:
@@ -532,9 +535,13 @@ def bytes_on_disk(plan: Plan, rows: Rows) -> int:
         return 0
     if not plan.switches.approximation.blocked:
         return 0 if isinstance(rows, ArrayRows) else bytes_of(n, d)
-    # Blocks are read from while the rows are divided anew.
-    anew = plan.adapt_partition and n <= PILOT_FROM_ROWS
-    return working_bytes(n, d) + (bytes_of(n, d) if anew else 0)
+    piloted = n > PILOT_FROM_ROWS
+    return _dividing_bytes(replace(plan, adapt_partition=False) if piloted else plan, n, d)
+
+
+def _dividing_bytes(plan: Plan, n: int, d: int) -> int:
+    """Room for one stage's blocks, which are read from while the rows are divided anew."""
+    return working_bytes(n, d) + (bytes_of(n, d) if plan.adapt_partition else 0)
 
 
 def _on_disk(plan: Plan, n: int, d: int) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from mosaicgp.atomic import BESIDE
 from mosaicgp.data.encoding import DatasetError, require
 from mosaicgp.data.writing import ENDINGS, FORMATS, format_of, table_writer
 from mosaicgp.progress import counting_line
@@ -65,7 +66,7 @@ def predict_to(
             f"files; {out.name} should end so."
         )
     _check_target(out, dataset, overwrite)
-    beside = out.with_name(out.name + ".part")
+    beside = out.with_name(out.name + BESIDE)
     _remove(beside)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)

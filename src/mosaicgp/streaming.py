@@ -6,11 +6,11 @@ from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mosaicgp.data.blocks import chunk
 from mosaicgp.data.division import regroup
 from mosaicgp.data.partition import Partition
+from mosaicgp.data.rows import Rows
 from mosaicgp.fitting import CHUNK_ROWS
 from mosaicgp.inference import exact
 from mosaicgp.inference.anchor import anchor_of
@@ -18,8 +18,6 @@ from mosaicgp.inference.parameters import Fixed, Free, Switches, release
 from mosaicgp.inference.result import Status
 from mosaicgp.posterior import Posterior
 from mosaicgp.precision import in_double
-
-FloatArray = NDArray[np.float64]
 
 # Rows of one update: all of them are looked at in every iteration.
 UPDATE_ROWS = 8192
@@ -44,8 +42,7 @@ class Updated(NamedTuple):
 @in_double
 def updated(
     posterior: Posterior,
-    X: FloatArray,
-    y: FloatArray,
+    rows: Rows,
     switches: Switches,
     partition: Partition | None,
     block_rows: int,
@@ -53,22 +50,21 @@ def updated(
     forget: float,
     max_time: float | None = None,
 ) -> Updated:
-    """A posterior that has seen ``n_seen`` rows, after standardised rows X (n, d), y (n,) too."""
+    """A posterior that has seen ``n_seen`` rows, after these standardised rows too."""
     began = perf_counter()
     bound, iterations, rejected = 0.0, 0, 0
     status: Status = "converged"
     message = "converged"
     n_seen = (1.0 - forget) * n_seen
-    for first in range(0, len(y), UPDATE_ROWS):
-        part = slice(first, first + UPDATE_ROWS)
+    for k, (X, y) in enumerate(rows.chunks(UPDATE_ROWS)):
         left = None if max_time is None else max(max_time - (perf_counter() - began), 1e-3)
         if partition is None:
-            blocks = chunk(X[part], y[part], CHUNK_ROWS)
+            blocks = chunk(X, y, CHUNK_ROWS)
         else:
-            blocks = regroup(X[part], y[part], partition, block_rows)
+            blocks = regroup(X, y, partition, block_rows)
         parameters, q = posterior.parameters(), posterior.inducing()
         free, fixed = release(parameters, switches)
-        anchor = anchor_of(parameters, q, free, switches, n_seen, forget if first == 0 else 0.0)
+        anchor = anchor_of(parameters, q, free, switches, n_seen, forget if k == 0 else 0.0)
         start = Free(*map(np.asarray, free))
         outcome = exact.fit_exact(
             start,
@@ -86,5 +82,5 @@ def updated(
         rejected += outcome.rejected
         if status == "converged":
             status, message = outcome.status, outcome.message
-        n_seen += len(blocks.rows[blocks.rows >= 0])
+        n_seen += len(y)
     return Updated(posterior, bound, iterations, perf_counter() - began, status, message, rejected)
