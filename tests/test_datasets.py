@@ -4,6 +4,7 @@ import gc
 import os
 import pickle
 import warnings
+from contextlib import nullcontext
 from copy import deepcopy
 
 import numpy as np
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mosaicgp import SparseGPRegressor, estimator, fitting, serving
+from mosaicgp import SparseGPRegressor, estimator, fitting, scoring, serving
 from mosaicgp.checkpoints import CheckpointError
 from mosaicgp.data import DatasetError, open_dataset
 from mosaicgp.data.disk import SCRATCH, WorkFolderError
@@ -125,7 +126,13 @@ def test_a_saved_model_carries_blocks_and_encoding(folder, tmp_path):
     loaded = SparseGPRegressor.load(tmp_path / "model.mosaic")
     for one, other in zip(loaded.predict(new, return_std=True), expected, strict=True):
         np.testing.assert_array_equal(one, other)
-    loaded.save(tmp_path / "copy.mosaic")
+    loaded.set_params(prediction_memory=5e5)
+    for one, other in zip(loaded.predict(new, return_std=True), expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9)
+    assert 0 < loaded._predictor._cache._size <= 3.75e5
+    with pytest.raises(ValueError, match="prediction_memory must be"):
+        loaded.set_params(prediction_memory=0).predict(new)
+    loaded.set_params(prediction_memory=1e9).save(tmp_path / "copy.mosaic")
     again = SparseGPRegressor.load(tmp_path / "copy.mosaic").predict(new)
     np.testing.assert_array_equal(again, expected[0])
 
@@ -288,11 +295,14 @@ def test_columns_in_another_order_are_refused_by_a_model_of_arrays(folder):
 
 @pytest.mark.parametrize("out", ["predictions", "predictions.parquet"])
 def test_a_folder_is_predicted_to_a_folder_or_a_file(folder, tmp_path, out, monkeypatch):
-    monkeypatch.setattr("mosaicgp.scoring.PART_ROWS", 250)
+    shown = []
+    monkeypatch.setattr(scoring, "counting_line", lambda *_: nullcontext(shown.append))
     dataset = open_dataset(folder, target="y", categorical=["kind"])
-    ours = fitted(model("dtc", max_iter=5), dataset)
+    ours = fitted(model("dtc", max_iter=5), dataset).set_params(prediction_memory=1)
     target = tmp_path / "out" / out
     assert ours.predict_to(target, folder / "part-*.parquet", level=0.9) == N
+    assert len(shown) >= 3 and shown == sorted(shown) and shown[-1] == N
+    assert len(list(target.iterdir()) if target.is_dir() else [1, 2, 3]) == 3
     found = pq.read_table(target).to_pandas()
     mean, std = ours.predict(FRAME, return_std=True)
     np.testing.assert_allclose(found["mean"], mean, rtol=1e-12)
@@ -300,15 +310,28 @@ def test_a_folder_is_predicted_to_a_folder_or_a_file(folder, tmp_path, out, monk
     np.testing.assert_allclose(found["upper"] - found["lower"], 2 * 1.6448536 * std, rtol=1e-6)
     with pytest.raises(FileExistsError, match="overwrite=True"):
         ours.predict_to(target, folder / "part-*.parquet")
+    assert ours.predict_to(target, folder / "part-*.parquet", return_std=False, overwrite=True) == N
+    alone = pq.read_table(target).to_pandas()
+    assert list(alone) == ["mean"]
+    np.testing.assert_array_equal(alone["mean"], ours.predict(FRAME))
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [out]
 
 
-def test_a_prediction_that_fails_leaves_nothing(folder, tmp_path):
+def test_a_prediction_that_fails_leaves_nothing(folder, tmp_path, monkeypatch):
     ours = fitted(model("dtc", max_iter=5), open_dataset(folder, target="y", categorical=["kind"]))
     FRAME.assign(kind="blue").to_parquet(tmp_path / "other.parquet")
     with pytest.raises(DatasetError, match="blue"):
         ours.predict_to(tmp_path / "out", tmp_path / "other.parquet")
-    assert not (tmp_path / "out").exists() and not (tmp_path / "out.part").exists()
+    before = sorted(tmp_path.iterdir())
+
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
+    for out in ("out", "out.parquet"):
+        with pytest.raises(OSError, match=rf"predictions to .*{out} .*No space left.*Make room"):
+            ours.predict_to(tmp_path / out, folder / "part-*.parquet")
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_an_arrow_table_goes_in_as_it_is(tmp_path):

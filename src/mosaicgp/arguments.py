@@ -80,6 +80,7 @@ def check(given: Any) -> None:
         raise ValueError(f"prior must be a pair (mean, variance), got {given.prior!r}.")
     validation.number("prior[0]", given.prior[0], -np.inf)
     validation.number("prior[1]", given.prior[1], 0.0)
+    validation.number("prediction_memory", given.prediction_memory, 0.0)
     if given.max_time is not None:
         validation.number("max_time", given.max_time, 0.0)
     if given.work_dir is not None:

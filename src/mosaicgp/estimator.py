@@ -44,7 +44,7 @@ from mosaicgp.inference.response import linear_response
 from mosaicgp.inference.result import FitResult
 from mosaicgp.model.posterior import theta_nodes
 from mosaicgp.posterior import Posterior
-from mosaicgp.prediction import Local, Predictor, predictor
+from mosaicgp.prediction import MEMORY, Local, Predictor, predictor
 from mosaicgp.progress import progress_line, say
 from mosaicgp.record import TrainedOn
 from mosaicgp.streaming import updated
@@ -55,9 +55,6 @@ if TYPE_CHECKING:
     from mosaicgp.data.encoding import Encoding
 
 FloatArray = NDArray[np.float64]
-
-# Rows of a dataset that are predicted at a time.
-PREDICT_ROWS = 2**18
 
 
 class CallbackError(RuntimeError):
@@ -146,6 +143,11 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
     work_dir : path or None, default=None
         Folder for those files. None is a temporary one, removed with the model; in a folder of
         your own "pic" leaves the rows by block, which it predicts from.
+    prediction_memory : float, default=2**30
+        Bytes that predictions take beside their results, about: a quarter for rows that are
+        predicted together, the rest for the factors of blocks that "pic" keeps. "pic" factorises a
+        block once for all rows that are there at a time, so more is quicker for large tables. The
+        result is the same to rounding.
     warm_start : bool, default=False
         Go on from the present fit, with its scaling, its inducing inputs (``n_inducing`` has no
         effect) and its posterior.
@@ -229,6 +231,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         dtype: str = "float64",
         storage: str = "auto",
         work_dir: str | Path | None = None,
+        prediction_memory: float = MEMORY,
         warm_start: bool = False,
         callback: Callable[[Any], Any] | None = None,
         learn_inducing: bool = False,
@@ -259,6 +262,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         self.dtype = dtype
         self.storage = storage
         self.work_dir = work_dir
+        self.prediction_memory = prediction_memory
         self.warm_start = warm_start
         self.callback = callback
         self.learn_inducing = learn_inducing
@@ -446,7 +450,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
     def _identity(self, before: Start | None) -> dict[str, Any]:
         """What a fit's result depends on beside its rows, as a checkpoint keeps it."""
         # Whether a fit can go on with another max_iter, its inference knows.
-        apart = ("callback", "verbose", "max_time", "max_iter", "storage", "work_dir")
+        where = ("storage", "work_dir", "prediction_memory")
+        apart = ("callback", "verbose", "max_time", "max_iter", *where)
         plain = _arguments.plain(self.get_params(deep=False))
         start = None if before is None else digest(before.posterior.to_arrays())
         own = {"warm_start from": start, "mosaicgp": __version__}
@@ -547,6 +552,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         """Made by the first prediction, which no fit should wait for."""
         if self._prepared.predictor is None:
             self._prepared.predictor = self._make_predictor()
+        memory = validation.number("prediction_memory", self.prediction_memory, 0.0)
+        self._prepared.predictor.bound_memory(memory)
         return self._prepared.predictor
 
     def _make_predictor(self) -> Predictor:
@@ -601,8 +608,10 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         overwrite: bool = False,
         keep: Sequence[str] = (),
         format: str | None = None,
+        return_std: bool = True,
     ) -> int:
-        """Predict a table of any size into a file: mean, std, lower and upper of y at each row.
+        """Predict a table of any size into a file: mean, std, lower and upper of y at each row, or
+        with ``return_std=False``, which is quicker, the mean alone.
 
         X is a dataset, or what ``open_dataset`` opens: a path, a folder, a glob, a table; its
         columns ``keep`` are written before the predictions. ``out`` ends in ".parquet", ".csv" or
@@ -610,17 +619,23 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         binary file, to be written in the given ``format``. Returns the number of rows.
         """
         from mosaicgp.data.opening import open_dataset
-        from mosaicgp.scoring import predict_to
+        from mosaicgp.scoring import Moments, Options, predict_to
 
         check_is_fitted(self)
         dataset = self._as_dataset(X if is_dataset(X) else open_dataset(X))
         assert dataset is not None
 
-        def predict(X_user: FloatArray) -> tuple[FloatArray, FloatArray]:
-            mean, var = self._predictor.moments(self.scaling_.transform_X(X_user), of_y=True)
+        compute = self._predictor
+
+        def predict(X_user: FloatArray, done: Callable[[int], None]) -> Moments:
+            X_std = self.scaling_.transform_X(X_user)
+            if not return_std:
+                return self.scaling_.mean_to_user(compute.mean(X_std, done)), None
+            mean, var = compute.moments(X_std, True, done)
             return self.scaling_.mean_to_user(mean), np.sqrt(self.scaling_.var_to_user(var))
 
-        return predict_to(predict, dataset, out, level, overwrite, self.verbose, keep, format)
+        options = Options(level, overwrite, self.verbose, tuple(keep), format)
+        return predict_to(predict, dataset, out, compute.rows_at_once, options)
 
     def predict_f(self, X: Any, return_cov: bool = False) -> tuple[FloatArray, FloatArray]:
         """Mean (n,) and variance (n,), or covariance (n, n), of the latent f, without noise."""
@@ -643,14 +658,16 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         return self.scaling_.mean_to_user(mean), self.scaling_.var_to_user(spread)
 
     def _new_rows(self, X: Any, at_once: bool = False) -> Iterator[FloatArray]:
-        """Standardised rows, a part at a time where they come from a dataset."""
+        """Standardised rows, as many at a time as there is memory for."""
         check_is_fitted(self)
         if (dataset := self._as_dataset(X)) is not None:
-            size = dataset.count() if at_once else PREDICT_ROWS
+            size = dataset.count() if at_once else self._predictor.rows_at_once
             return (self.scaling_.transform_X(part) for part, _ in dataset.chunks(size))
         X_user = validation.new_rows(X, self)
         validate_data(self, X, reset=False, skip_check_array=True)
-        return iter([self.scaling_.transform_X(X_user)])
+        size = len(X_user) if at_once else self._predictor.rows_at_once
+        parts = (X_user[start : start + size] for start in range(0, len(X_user), size))
+        return map(self.scaling_.transform_X, parts)
 
     def _as_dataset(self, X: Any) -> Dataset | None:
         """Rows encoded as those that the model was fitted on, if it was fitted on a dataset."""
