@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mosaicgp import SparseGPRegressor, estimator, fitting, scoring, serving
+from mosaicgp import SparseGPRegressor, checkpoints, estimator, fitting, scoring, serving
 from mosaicgp.checkpoints import CheckpointError
 from mosaicgp.data import DatasetError, open_dataset
 from mosaicgp.data.disk import SCRATCH, WorkFolderError
@@ -88,12 +88,25 @@ def test_a_dataset_gives_what_its_arrays_give(folder, kind, inference, storage):
 
 
 def test_a_large_table_trains_a_pilot_first_and_then_all_rows(monkeypatch, folder, tmp_path):
+    """From files, and from arrays by a fit that is stopped in its second stage and goes on."""
     monkeypatch.setattr(fitting, "PILOT_FROM_ROWS", 400)
     monkeypatch.setattr(fitting, "PILOT_ROWS", 200)
+    monkeypatch.setattr(checkpoints, "INTERVAL", 0.0)
     dataset = open_dataset(folder, target="y", categorical=["kind"])
     ours = fitted(model(storage="disk", work_dir=tmp_path / "work"), dataset)
     assert ours.blocks_.n == N
-    again = fitted(model(), *encoded())
+    iterations = []
+
+    def stop(progress):
+        iterations.append(progress.iteration)
+        if iterations.count(30) == 2:
+            raise SystemExit
+
+    run = tmp_path / "run"
+    with pytest.raises(SystemExit):
+        fitted(model(callback=stop), *encoded(), checkpoint=run)
+    assert {path.stem for path in run.glob("*.checkpoint")} == {"seed", "pilot", "piloted", "main"}
+    again = fitted(model(), *encoded(), checkpoint=run, resume=True)
     np.testing.assert_array_equal(ours.posterior_.nu, again.posterior_.nu)
     assert ours.score(FRAME[["a", "b", "kind"]], FRAME.y) > 0.5
 
@@ -269,6 +282,16 @@ def test_room_on_disk_is_told_before_it_is_taken(tmp_path, monkeypatch, capsys):
         with pytest.raises(KeyboardInterrupt):
             model(kind, storage=storage, work_dir=str(tmp_path), verbose=1).fit(X, y)
         assert (f"fitting takes 0.00024 GB in {tmp_path}" in capsys.readouterr().err) == told
+
+
+def test_rows_left_out_are_counted(capsys, tmp_path):
+    holes = FRAME.assign(a=FRAME.a.where(FRAME.index % 100 != 7))
+    dataset = open_dataset(holes, target="y", categorical=["kind"], missing="drop")
+    ours = model("dtc", max_iter=5, verbose=1)
+    fitted(ours, dataset).save(tmp_path / "m")
+    assert "6 rows with missing values are left out" in capsys.readouterr().err
+    kept = SparseGPRegressor.load(tmp_path / "m").trained_on_
+    assert (kept.rows, kept.dropped) == (N - 6, 6)
 
 
 def test_a_category_never_seen_is_named(folder):

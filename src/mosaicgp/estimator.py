@@ -191,7 +191,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
     encoding_ : Encoding or None
         How the columns of a dataset became features.
     trained_on_ : TrainedOn or None
-        Rows, columns, target, files and date of the fit; None in a file of before it was kept.
+        Rows (also those dropped for missing values), columns, target, files and date of the fit;
+        None in a file of before it was kept.
     n_iter_, n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -437,6 +438,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         snapshots: Snapshots | None,
     ) -> Outcome:
         a_step = rows_a_step(plan, rows.count())
+        if self.verbose and (dropped := getattr(rows, "dropped", 0)):
+            say(f"{dropped:,} rows with missing values are left out")
         if self.verbose and (size := bytes_on_disk(plan, rows)):
             say(f"fitting takes {size / 1e9:.2g} GB in {plan.work_dir or tempfile.gettempdir()}")
         with progress_line(self.verbose, plan.settings, a_step) as show:

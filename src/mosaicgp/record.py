@@ -18,6 +18,7 @@ class TrainedOn:
     ``columns`` are those of the source, before dates and categories became features, ``files``
     names without folders; both are empty, and ``target`` is None, where the data were arrays.
     ``rows`` includes those of later updates, ``when`` is the last of them (UTC, ISO 8601).
+    ``dropped`` are rows that the fit left out for missing values.
     """
 
     rows: int
@@ -28,6 +29,7 @@ class TrainedOn:
     when: str
     version: str
     updates: int = 0
+    dropped: int = 0
 
     @classmethod
     def of(cls, X: Any, rows: int) -> TrainedOn:
@@ -40,7 +42,8 @@ class TrainedOn:
 
         files = tuple(path.name for path in X.paths)
         target = None if X.target == TARGET else X.target
-        return cls(rows, X.encoding.column_names, target, files, X.filter, when, version)
+        names, dropped = X.encoding.column_names, X.dropped or 0
+        return cls(rows, names, target, files, X.filter, when, version, dropped=dropped)
 
     def updated(self, rows: int) -> TrainedOn:
         """The record after so many more rows."""
