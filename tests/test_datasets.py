@@ -17,6 +17,7 @@ from mosaicgp import SparseGPRegressor, checkpoints, estimator, fitting, scoring
 from mosaicgp.checkpoints import CheckpointError
 from mosaicgp.data import DatasetError, open_dataset
 from mosaicgp.data.disk import SCRATCH, WorkFolderError
+from mosaicgp.data.rows import is_dataset
 
 rng = np.random.default_rng(0)
 N = 600
@@ -112,13 +113,18 @@ def test_a_large_table_trains_a_pilot_first_and_then_all_rows(monkeypatch, folde
 
 
 def test_no_method_needs_all_rows_at_once(folder, monkeypatch, tmp_path):
-    """Fits from disk, either partition, and bounds go over the rows in parts."""
+    """Fits from disk, either partition, bounds and updates go over the rows in parts."""
 
     def refuse(rows):
         raise AssertionError("all rows in memory")
 
+    def update(posterior, rows, *arguments):
+        assert is_dataset(rows.rows)
+        raise KeyboardInterrupt
+
     for module in (fitting, estimator):
         monkeypatch.setattr(module, "whole", refuse)
+    monkeypatch.setattr(estimator, "updated", update)
     dataset = open_dataset(folder, target="y", categorical=["kind"])
     for kind, partition in (("pic", "kmeans"), ("pic", "tree"), ("dtc", "tree")):
         work = tmp_path / f"{kind} {partition}"
@@ -126,6 +132,8 @@ def test_no_method_needs_all_rows_at_once(folder, monkeypatch, tmp_path):
         ours = fitted(model(kind, partition=partition, **few), dataset)
         left = sorted(path.name for path in work.iterdir())
         assert np.isfinite(ours.elbo(dataset))
+        with pytest.raises(KeyboardInterrupt):
+            ours.partial_fit(dataset)
         assert sorted(path.name for path in work.iterdir()) == left
 
 

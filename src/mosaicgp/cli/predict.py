@@ -53,7 +53,9 @@ def predict(
     memory: Annotated[
         float | None,
         typer.Option(
-            metavar="GB", help="Memory to take, about; more is quicker for pic. [default: 1]"
+            metavar="GB",
+            help="Memory to take, about (1 if not said); with more pic is quicker.",
+            show_default=False,
         ),
     ] = None,
     where: options.Where = None,
