@@ -25,6 +25,7 @@ from mosaicgp.model.predictive import (
     new_rows,
     predictive_state,
 )
+from mosaicgp.serving import lower_factor, unit_gram
 from problems import JITTER, random_problem
 
 THETA = np.random.default_rng(0).normal(size=(4, 2)), np.array([0.7, 1.3, -0.9, 0.0])
@@ -79,17 +80,38 @@ def test_the_inverse_of_a_triangle(n):
     assert np.array_equal(inverse, np.tril(inverse))
 
 
+def test_a_covariance_that_rounding_leaves_short_of_positive_is_factored():
+    """Rows that repeat, of a function without noise."""
+    X = np.repeat(np.random.default_rng(0).normal(size=(10, 2)), 3, axis=0)
+    R = 1e3 * unit_gram(X)
+    with pytest.raises(np.linalg.LinAlgError):
+        np.linalg.cholesky(R)
+    L = lower_factor(R)
+    assert_allclose(L @ L.T, R, atol=1e-5)
+    positive = R + np.eye(30)
+    np.testing.assert_array_equal(lower_factor(positive), np.linalg.cholesky(positive))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -1.0])
+def test_what_cannot_be_factored_is_named(value):
+    R = np.eye(3)
+    R[1, 1] = value
+    with pytest.raises(np.linalg.LinAlgError, match="block of 3 training rows cannot be factored"):
+        lower_factor(R)
+
+
 @pytest.mark.parametrize("n", [0, 1, 50])
 def test_every_job_is_done_once(n):
     done = np.zeros(n)
 
-    def add(k: int) -> None:
+    def add(k: int) -> int:
         done[k] += 1
+        return k
 
-    in_threads(add, range(n))
+    assert list(in_threads(add, range(n))) == list(range(n))
     assert np.all(done == 1)
 
 
 def test_an_error_in_a_thread_is_raised():
     with pytest.raises(ZeroDivisionError):
-        in_threads(lambda k: 1 // k, [1, 0, 2])
+        list(in_threads(lambda k: 1 // k, [1, 0, 2]))

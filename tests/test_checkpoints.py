@@ -233,11 +233,32 @@ def test_a_full_disk_keeps_the_checkpoint_before(left, monkeypatch):
     assert not list(left.glob("*.part"))
 
 
+def test_a_disk_that_fills_up_ends_a_fit_that_can_go_on(tmp_path, often, monkeypatch):
+    whole = fitted(model("dtc", "stochastic"))
+    sync, synced = os.fsync, []
+
+    def full_later(descriptor):
+        synced.append(descriptor)
+        if len(synced) > 2:
+            raise OSError(28, "No space left on device")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full_later)
+    folder = tmp_path / "run"
+    with pytest.raises(CheckpointError, match=r"No space left.*make room and go on"):
+        fitted(model("dtc", "stochastic"), checkpoint=folder)
+    assert sorted(p.suffix for p in folder.iterdir()) == [".checkpoint", ".checkpoint", ".lock"]
+    monkeypatch.setattr(os, "fsync", sync)
+    assert_same(whole, fitted(model("dtc", "stochastic"), checkpoint=folder, resume=True))
+
+
 def test_two_fits_in_one_folder(tmp_path):
     identity = {"arguments": {}, "data": ""}
+    (tmp_path / "main.checkpoint.part").write_bytes(b"half")  # of a fit that was killed
     first = checkpoints.Checkpoint(tmp_path, identity, False)
     with pytest.raises(CheckpointError, match="another fit is running"):
         checkpoints.Checkpoint(tmp_path, identity, False)
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.lock"]
     first.close()
 
 

@@ -19,7 +19,7 @@ from mosaicgp.global_moments import (
 from mosaicgp.model.bound import optimal_inducing, total_statistics
 from mosaicgp.model.expectations import Mehler
 from mosaicgp.model.predictive import moments, predictive_state
-from mosaicgp.prediction import NARROW
+from mosaicgp.prediction import BATCH_ROWS, MOST_QUICK, NARROW, _even_size
 from problems import JITTER, random_problem
 
 seeds = st.integers(0, 2**32 - 1)
@@ -103,3 +103,13 @@ def test_far_rows_return_to_the_prior():
         assert_allclose(mean[1:], 0.0, atol=1e-12)
         assert_allclose(variance[1:], float(theta.alpha**2 + theta.beta), rtol=1e-12)
         assert_allclose((mean[:1], variance[:1]), way(near), rtol=1e-9)
+
+
+def test_jobs_of_many_inputs_have_fewer_rows():
+    """So that every thread holds tens of megabytes at most; of few inputs all are MOST_QUICK."""
+    for d in (1, 8, 70, 300, 1000, 100_000):
+        size = _even_size(10**6, d)
+        assert size % TILE == 0 and TILE <= size <= MOST_QUICK
+        assert size == TILE or 56 * d * size <= 2**25
+    assert _even_size(10**6, 8) > MOST_QUICK / 2
+    assert _even_size(1, 8) == BATCH_ROWS

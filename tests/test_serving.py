@@ -148,6 +148,21 @@ def test_many_rows_and_a_small_cache_change_nothing(fitted, tmp_path, monkeypatc
         monkeypatch.undo()
 
 
+def test_a_cache_counts_the_bytes_of_what_it_holds():
+    cache = serving.Cache(1000)
+    for key, n in enumerate((40, 40, 20, 90)):  # doubles
+        cache.put(key, (np.zeros(n), (np.zeros(2),)))
+        assert cache._size <= 1000
+    assert [cache.get(key) is not None for key in range(4)] == [False, False, True, True]
+    cache.put(2, (np.zeros(21),))
+    cache.put(4, (np.zeros(13),))  # 3 was used longest ago
+    assert cache.get(3) is None and cache.get(2) is not None
+    cache.resize(170)
+    assert cache.get(4) is None and cache._size == 168
+    cache.put(5, (np.zeros(200),))
+    assert cache.get(5) is None and cache._size == 0
+
+
 def test_the_rules_of_blocks_are_the_librarys(fitted, tmp_path):
     rows = np.concatenate([fitted.scaling_.transform_X(X), 3.0 * rng.normal(size=(5000, 2))])
     for partition in ("tree", "kmeans"):

@@ -86,6 +86,7 @@ def check(given: Any) -> None:
         raise ValueError(f"prior must be a pair (mean, variance), got {given.prior!r}.")
     validation.number("prior[0]", given.prior[0], -np.inf)
     validation.number("prior[1]", given.prior[1], 0.0)
+    validation.number("prediction_memory", given.prediction_memory, 0.0)
     if given.max_time is not None:
         validation.number("max_time", given.max_time, 0.0)
     if given.work_dir is not None:
@@ -208,7 +209,8 @@ def plain(arguments: dict[str, Any]) -> dict[str, Any]:
 def identity(arguments: dict[str, Any], before: Start | None) -> dict[str, Any]:
     """What a fit's result depends on beside its rows, as a checkpoint keeps it."""
     # Whether a fit can go on with another max_iter, its inference knows.
-    apart = ("callback", "verbose", "max_time", "max_iter", "storage", "work_dir")
+    where = ("storage", "work_dir", "prediction_memory")
+    apart = ("callback", "verbose", "max_time", "max_iter", *where)
     start = None if before is None else digest(before.posterior.to_arrays())
     own = {"warm_start from": start, "mosaicgp": __version__}
     return {k: value for k, value in plain(arguments).items() if k not in apart} | own

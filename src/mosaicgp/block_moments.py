@@ -14,10 +14,11 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaicgp.serving import unit_cross, unit_gram
+from mosaicgp.serving import lower_factor, unit_cross, unit_gram
 
 FloatArray = NDArray[np.float64]
 Job = TypeVar("Job")
+Done = TypeVar("Done")
 
 # A triangular product is cut into so many parts, each without the zeros beside it.
 PARTS = 6
@@ -26,15 +27,14 @@ PARTS = 6
 SMALL_TRIANGLE = 32
 
 
-def in_threads(function: Callable[[Job], None], jobs: Iterable[Job]) -> None:
-    """Call the function with every job, on as many threads as there are cores."""
+def in_threads(function: Callable[[Job], Done], jobs: Iterable[Job]) -> Iterator[Done]:
+    """The function of every job, in order, on as many threads as there are cores."""
     waiting = list(jobs)
     if len(waiting) == 1:
-        function(waiting[0])
+        yield function(waiting[0])
         return
     with ThreadPoolExecutor(cpu_count()) as pool:
-        for _ in pool.map(function, waiting):
-            pass
+        yield from pool.map(function, waiting)
 
 
 class Shared(NamedTuple):
@@ -99,7 +99,7 @@ def _factorise(
     white = sigma_f * shared.white
     V = unit_cross(rotated, Z) @ white
     # R = K_bb − K_bZ Σ⁻¹ K_Zb + C_bb
-    R_root = triangular_inverse(np.linalg.cholesky(sigma_f**2 * unit_gram(rotated) + C - V @ V.T))
+    R_root = triangular_inverse(lower_factor(sigma_f**2 * unit_gram(rotated) + C - V @ V.T))
     white_V = R_root @ V
     out.root[:m, :m] = white
     out.root[:m, m:] = -white @ white_V.T

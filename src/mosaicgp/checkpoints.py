@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as serialise
 
 from mosaicgp._version import __version__
-from mosaicgp.atomic import whole_file
+from mosaicgp.atomic import BESIDE, whole_file
 from mosaicgp.data.disk import SCRATCH, FolderInUseError, FolderLock
 
 FORMAT_VERSION = 2
@@ -52,6 +52,8 @@ class Checkpoint:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._refuse_foreign_files()
             self._lock = FolderLock(self._folder / "checkpoint.lock")
+            for left in self._folder.glob(f"*.checkpoint{BESIDE}"):  # by a fit that was killed
+                left.unlink()
         except (OSError, FolderInUseError) as error:
             raise CheckpointError(
                 f"checkpoint: the folder {folder} cannot be used ({error}). Choose "
@@ -65,7 +67,7 @@ class Checkpoint:
 
     def _refuse_foreign_files(self) -> None:
         """A folder of data, taken by mistake, should not get checkpoints among its files."""
-        own = {".checkpoint", ".part", ".lock", ".f64"}
+        own = {".checkpoint", BESIDE, ".lock", ".f64"}
         for path in self._folder.iterdir():
             if path.suffix not in own and not path.name.startswith(SCRATCH):
                 raise FileExistsError(f"it holds {path.name!r}, which is no checkpoint")

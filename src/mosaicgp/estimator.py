@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
@@ -22,8 +21,7 @@ from mosaicgp.intake import as_dataset, new_rows
 from mosaicgp.kept import Fitted, Kept, portable
 from mosaicgp.kept import Prepared as _Prepared
 from mosaicgp.learning import Learned, learn
-from mosaicgp.prediction import Predictor, draws, predictor
-from mosaicgp.sample import moments
+from mosaicgp.prediction import MEMORY, Predictor, draws, predictor
 from mosaicgp.streaming import taken_further
 from mosaicgp.tables import Table, hyperparameter_table
 
@@ -102,6 +100,11 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
     work_dir : path or None, default=None
         Folder for those files. None is a temporary one, removed with the model; in a folder of
         your own "pic" leaves the rows by block, which it predicts from.
+    prediction_memory : float, default=2**30
+        Bytes that predictions take beside their results, about: a quarter for rows that are
+        predicted together, the rest for the factors of blocks that "pic" keeps. "pic" factorises a
+        block once for all rows that are there at a time, so more is quicker for large tables. The
+        result is the same to rounding.
     warm_start : bool, default=False
         Go on from the present fit, with its scaling, its inducing inputs (``n_inducing`` has no
         effect) and its posterior.
@@ -145,7 +148,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
     encoding_ : Encoding or None
         How the columns of a dataset became features.
     trained_on_ : TrainedOn or None
-        Rows, columns, target, files and date of the fit; None in a file of before it was kept.
+        Rows (also those dropped for missing values), columns, target, files and date of the fit;
+        None in a file of before it was kept.
     n_iter_, n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -185,6 +189,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         dtype: str = "float64",
         storage: str = "auto",
         work_dir: str | Path | None = None,
+        prediction_memory: float = MEMORY,
         warm_start: bool = False,
         callback: Callable[[Any], Any] | None = None,
         learn_inducing: bool = False,
@@ -215,6 +220,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         self.dtype = dtype
         self.storage = storage
         self.work_dir = work_dir
+        self.prediction_memory = prediction_memory
         self.warm_start = warm_start
         self.callback = callback
         self.learn_inducing = learn_inducing
@@ -236,7 +242,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         snapshot_at: Sequence[int] = (),
         on_snapshot: Callable[[SparseGPRegressor], Any] | None = None,
     ) -> Self:
-        """Learn from X (n, d) and y (n,): arrays, or tables of pandas or polars.
+        """Learn from X (n, d) and y (n,): arrays, or tables of pandas, polars or Arrow.
 
         X may also be a dataset (``mosaicgp.data.open_dataset``) with its target in it; then y is
         left out, and the table need not fit in memory.
@@ -320,6 +326,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
             rows_by_block = (self.partition_, self.blocks_, self.theta_nodes_)
             found = predictor(self.posterior_, self._fitted.switches, *rows_by_block)
             self._prepared.predictor = found
+        memory = validation.number("prediction_memory", self.prediction_memory, 0.0)
+        self._prepared.predictor.bound_memory(memory)
         return self._prepared.predictor
 
     def with_theta_nodes(self, nodes: ArrayLike) -> Self:
@@ -361,8 +369,10 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         overwrite: bool = False,
         keep: Sequence[str] = (),
         format: str | None = None,
+        return_std: bool = True,
     ) -> int:
-        """Predict a table of any size into a file: mean, std, lower and upper of y at each row.
+        """Predict a table of any size into a file: mean, std, lower and upper of y at each row, or
+        with ``return_std=False``, which is quicker, the mean alone.
 
         X is a dataset, or what ``open_dataset`` opens: a path, a folder, a glob, a table; its
         columns ``keep`` are written before the predictions. ``out`` ends in ".parquet", ".csv" or
@@ -370,13 +380,22 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         binary file, to be written in the given ``format``. Returns the number of rows.
         """
         from mosaicgp.data.opening import open_dataset
-        from mosaicgp.scoring import predict_to
+        from mosaicgp.scoring import Moments, Options, predict_to
 
         check_is_fitted(self)
         dataset = as_dataset(self, X if is_dataset(X) else open_dataset(X))
         assert dataset is not None
-        predict = partial(moments, self)
-        return predict_to(predict, dataset, out, level, overwrite, self.verbose, keep, format)
+        compute, scaling = self._predictor, self.scaling_
+
+        def predict(X_user: FloatArray, done: Callable[[int], None]) -> Moments:
+            X_std = scaling.transform_X(X_user)
+            if not return_std:
+                return scaling.mean_to_user(compute.mean(X_std, done)), None
+            mean, var = compute.moments(X_std, True, done)
+            return scaling.mean_to_user(mean), np.sqrt(scaling.var_to_user(var))
+
+        options = Options(level, overwrite, self.verbose, tuple(keep), format)
+        return predict_to(predict, dataset, out, compute.rows_at_once, options)
 
     def predict_f(self, X: Any, return_cov: bool = False) -> tuple[FloatArray, FloatArray]:
         """Mean (n,) and variance (n,), or covariance (n, n), of the latent f, without noise."""

@@ -13,12 +13,13 @@ from scipy.linalg import solve_triangular
 
 from mosaicgp._version import __version__
 from mosaicgp.atomic import whole_file
+from mosaicgp.block_moments import triangular_inverse
 from mosaicgp.data.blocks import Blocks
 from mosaicgp.data.disk import DiskBlocks
 from mosaicgp.model.posterior import nodes_to_theta
 from mosaicgp.model.predictive import PredictiveState, excess
 from mosaicgp.precision import in_double
-from mosaicgp.prediction import Local, Predictor, lower_inverse
+from mosaicgp.prediction import Local, Predictor
 from mosaicgp.serving import FORMAT, FORMAT_VERSION, Noise
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def predictor_arrays(predictor: Predictor) -> Arrays:
     L = np.asarray(state.prepared.L)
     arrays |= {
         "Z": np.asarray(state.parameters.Z),
-        "white": lower_inverse(L),
+        "white": triangular_inverse(L),
         "v_root": np.asarray(state.q.v_root),
     }
     if predictor.local is not None:

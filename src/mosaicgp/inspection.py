@@ -12,10 +12,10 @@ from sklearn.exceptions import ConvergenceWarning
 from mosaicgp.data.blocks import Blocks, StoredBlocks
 from mosaicgp.data.disk import Workspace
 from mosaicgp.data.division import CHUNK_ROWS, arranged, chunked, regroup
-from mosaicgp.data.rows import StandardRows, is_dataset
+from mosaicgp.data.rows import is_dataset, whole
 from mosaicgp.inference.evaluate import full_bound
 from mosaicgp.inference.response import linear_response
-from mosaicgp.intake import labelled, standardised
+from mosaicgp.intake import standardised
 from mosaicgp.posterior import Posterior
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ def bound_of(model: SparseGPRegressor, X: Any, y: Any) -> float:
     """The bound of these rows at the fitted state, in the user's units."""
     if not is_dataset(X):
         return _bound(model, _blocks(model, X, y))
-    rows = StandardRows(labelled(model, X, y), model.scaling_)
-    workspace = Workspace(None, within=model._arguments["work_dir"])  # gone when this returns
+    rows = standardised(model, X, y)
+    workspace = Workspace(None, within=model.work_dir)  # gone when this returns
     if model.partition_ is None:
         return _bound(model, chunked(rows, CHUNK_ROWS, workspace))
     return _bound(model, arranged(rows, model.partition_, model._fitted.block_rows, workspace))
@@ -61,7 +61,7 @@ def response_variances(model: SparseGPRegressor, X: Any, y: Any) -> NDArray[np.f
 
 def _blocks(model: SparseGPRegressor, X: Any, y: Any) -> Blocks:
     """New rows with targets, standardised and grouped as the training rows were."""
-    X_std, y_std = standardised(model, X, y)
+    X_std, y_std = whole(standardised(model, X, y))
     return regroup(X_std, y_std, model.partition_, model._fitted.block_rows)
 
 

@@ -7,7 +7,6 @@ an estimator; only ``training_rows`` does without a fitted one.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mosaicgp import validation
-from mosaicgp.data.rows import ArrayRows, UserRows, is_dataset, whole
+from mosaicgp.data.rows import ArrayRows, StandardRows, UserRows, is_dataset
 
 if TYPE_CHECKING:
     from mosaicgp.data.dataset import Dataset
@@ -23,17 +22,9 @@ if TYPE_CHECKING:
 
 FloatArray = NDArray[np.float64]
 
-# Rows of a dataset that are predicted at a time.
-PREDICT_ROWS = 2**18
-
 
 def training_rows(model: SparseGPRegressor, X: Any, y: Any) -> UserRows:
     """Arrays and tables checked and copied to float64; a dataset as it is."""
-    if isinstance(X, str | Path):
-        raise TypeError(
-            f"X: to fit from a file, open it: fit(open_dataset({str(X)!r}, target=column)), "
-            "with open_dataset from mosaicgp.data."
-        )
     if not is_dataset(X):
         return ArrayRows(*validation.training_data(X, y, model))
     if y is not None:
@@ -79,19 +70,19 @@ def labelled(model: SparseGPRegressor, X: Any, y: Any) -> UserRows:
     return rows
 
 
-def standardised(model: SparseGPRegressor, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
-    """New rows with their targets, in memory."""
-    rows = labelled(model, X, y)
-    X_user, y_user = (rows.X, rows.y) if isinstance(rows, ArrayRows) else whole(rows)
-    return model.scaling_.transform_X(X_user), model.scaling_.transform_y(y_user)
+def standardised(model: SparseGPRegressor, X: Any, y: Any) -> StandardRows:
+    """New rows with their targets; those of a dataset stay where they are."""
+    return StandardRows(labelled(model, X, y), model.scaling_)
 
 
 def new_rows(model: SparseGPRegressor, X: Any, at_once: bool = False) -> Iterator[FloatArray]:
-    """Standardised rows, a part at a time where they come from a dataset."""
+    """Standardised rows, as many at a time as there is memory for."""
     check_is_fitted(model)
     if (dataset := as_dataset(model, X)) is not None:
-        size = dataset.count() if at_once else PREDICT_ROWS
+        size = dataset.count() if at_once else model._predictor.rows_at_once
         return (model.scaling_.transform_X(part) for part, _ in dataset.chunks(size))
     X_user = validation.new_rows(X, model)
     validate_data(model, X, reset=False, skip_check_array=True)
-    return iter([model.scaling_.transform_X(X_user)])
+    size = len(X_user) if at_once else model._predictor.rows_at_once
+    parts = (X_user[start : start + size] for start in range(0, len(X_user), size))
+    return map(model.scaling_.transform_X, parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from mosaicgp.data.disk import bytes_of
@@ -63,9 +63,13 @@ def bytes_on_disk(plan: Plan, rows: Rows) -> int:
         return 0
     if not plan.switches.approximation.blocked:
         return 0 if isinstance(rows, ArrayRows) else bytes_of(n, d)
-    # Blocks are read from while the rows are divided anew.
-    anew = plan.adapt_partition and not needs_pilot(plan, n)
-    return working_bytes(n, d) + (bytes_of(n, d) if anew else 0)
+    once = needs_pilot(plan, n)
+    return dividing_bytes(replace(plan, adapt_partition=False) if once else plan, n, d)
+
+
+def dividing_bytes(plan: Plan, n: int, d: int) -> int:
+    """Room for one stage's blocks, which are read from while the rows are divided anew."""
+    return working_bytes(n, d) + (bytes_of(n, d) if plan.adapt_partition else 0)
 
 
 def needs_pilot(plan: Plan, n: int) -> bool:

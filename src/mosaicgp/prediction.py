@@ -5,8 +5,7 @@ predicted with it and nothing is compiled anew for another number of rows. Joint
 padded to a multiple of a fixed number of rows for the same reason.
 """
 
-from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from os import cpu_count
 from threading import Lock
 from typing import Any, Literal, NamedTuple
@@ -14,7 +13,6 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from mosaicgp.block_moments import (
     BlockFactor,
@@ -49,6 +47,7 @@ from mosaicgp.model.predictive import (
 )
 from mosaicgp.posterior import Posterior
 from mosaicgp.precision import in_double
+from mosaicgp.serving import Cache
 from mosaicgp.serving import Noise as HostNoise
 
 # Rows of a job, and those to which few of them are padded if it is jax that computes them.
@@ -58,7 +57,15 @@ GROUP_ROWS = 512
 FEW_ROWS = 64
 MOST_ROWS = 4096
 JOINT_ROWS = 64
-CACHE_BYTES = 2**30
+
+# Bytes that predictions take by default, and the part of them for rows that are predicted together;
+# the rest is for factors. A row is there as it came, put together with others, and standardised.
+MEMORY = 2**30
+ROWS_PART = 4
+ROW_COPIES, ROW_RESULTS = 3, 8
+
+# Bytes of a quick job, of which a row takes several copies.
+QUICK_BYTES, QUICK_COPIES = 2**25, 7
 CLOSED_JOINT_COST = 2e9
 
 # Rows at which q(θ) spreads the kernel by less than this (``theta_spread``) take the first order of
@@ -73,10 +80,15 @@ LEFT_OUT = 2e-3
 FAR_ROWS: dict[str, Any] = {"over": "ignore", "under": "ignore", "invalid": "ignore"}
 
 ThetaRoute = Literal["closed", "first order", "quick"]
+Report = Callable[[int], None]
 
 _state = jax.jit(predictive_state, static_argnames="noise")
 _joint_moments = jax.jit(joint_moments, static_argnames=("bayesian", "order"))
 _closed = jax.jit(moments, static_argnames="bayesian")
+
+
+def _unseen(rows: int) -> None:
+    """Nobody wants to know."""
 
 
 class Local(NamedTuple):
@@ -115,22 +127,32 @@ class Predictor:
         self._has_root = bool(np.all(np.isfinite(state.root)))
         self._v_square = float(jnp.sum(state.q.v_mean**2))
         self._shared = None if local is None else _shared(state, local.nodes)
-        self._cache: OrderedDict[int, tuple[Training, BlockFactor]] = OrderedDict()
-        self._cache_lock = Lock()
+        self._cache = Cache(0)
+        self.bound_memory(MEMORY)
         self._factorising = [Lock() for _ in range(16)]
 
+    def bound_memory(self, n_bytes: float) -> None:
+        """Take about so many bytes from now on, beside results."""
+        d = self.state.parameters.Z.shape[1]
+        for_rows = n_bytes / ROWS_PART
+        self.rows_at_once = max(TILE, int(for_rows / (8 * (ROW_COPIES * d + ROW_RESULTS))))
+        self._cache.resize(int(n_bytes - for_rows))
+
     @in_double
-    def moments(self, X_new: np.ndarray, of_y: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance at each row of X_new (n, d)."""
+    def moments(
+        self, X_new: np.ndarray, of_y: bool, done: Report = _unseen
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance at each row of X_new (n, d); ``done`` is told of rows as they are."""
         mean, variance = np.empty(len(X_new)), np.empty(len(X_new))
 
-        def chunk(job: tuple[ThetaRoute, np.ndarray]) -> None:
+        def chunk(job: tuple[ThetaRoute, np.ndarray]) -> int:
             route, part = job
             with np.errstate(**FAR_ROWS):
                 found = self._through_s(route, np.take(X_new, part, axis=0), of_y)
             mean[part], variance[part] = found
+            return len(part)
 
-        def block(job: tuple[int, np.ndarray]) -> None:
+        def block(job: tuple[int, np.ndarray]) -> int:
             index, part = job
             training, factor = self._factor(index)
             for rows in _cut(part, GROUP_ROWS):
@@ -138,23 +160,27 @@ class Predictor:
                     new = self._new_rows(training, X_new[rows], of_y)
                     found = block_moments(self._at_nodes, factor, new)
                 mean[rows], variance[rows] = (a[: len(rows)] for a in found)
+            return len(part)
 
         if self.local is not None:
-            in_threads(block, _rows_by_block(self._block_index(self.local, X_new)))
+            counts = in_threads(block, _rows_by_block(self._block_index(self.local, X_new)))
         else:
-            in_threads(in_double(chunk), self._routes(X_new, of_y))
+            counts = in_threads(in_double(chunk), self._routes(X_new, of_y))
+        for count in counts:
+            done(count)
         return mean, variance
 
     @in_double
-    def mean(self, X_new: np.ndarray) -> np.ndarray:
+    def mean(self, X_new: np.ndarray, done: Report = _unseen) -> np.ndarray:
         """Mean at each row of X_new (n, d): that of y, and but for pic of f too."""
         mean = np.empty(len(X_new))
 
-        def chunk(part: np.ndarray) -> None:
+        def chunk(part: np.ndarray) -> int:
             with np.errstate(**FAR_ROWS):
                 mean[part] = self._global.mean(np.take(X_new, part, axis=0))
+            return len(part)
 
-        def block(job: tuple[int, np.ndarray]) -> None:
+        def block(job: tuple[int, np.ndarray]) -> int:
             index, part = job
             training, factor = self._factor(index)
             for rows in _cut(part, GROUP_ROWS):
@@ -162,11 +188,14 @@ class Predictor:
                     new = self._new_rows(training, X_new[rows], of_y=True)
                     found = block_mean(self._at_nodes, factor, new)
                 mean[rows] = found[: len(rows)]
+            return len(part)
 
         if self.local is not None:
-            in_threads(block, _rows_by_block(self._block_index(self.local, X_new)))
+            counts = in_threads(block, _rows_by_block(self._block_index(self.local, X_new)))
         else:
-            in_threads(chunk, _cut(np.arange(len(X_new)), _even_size(len(X_new))))
+            counts = in_threads(chunk, _cut(np.arange(len(X_new)), _even_size(*X_new.shape)))
+        for count in counts:
+            done(count)
         return mean
 
     def _through_s(
@@ -214,7 +243,7 @@ class Predictor:
         }
         for route, chosen in ways.items():
             rows = np.flatnonzero(chosen)
-            size = _even_size(len(rows)) if route == "quick" else CHUNK_ROWS
+            size = _even_size(len(rows), X_new.shape[1]) if route == "quick" else CHUNK_ROWS
             for part in _cut(rows, size):
                 yield route, part
 
@@ -269,17 +298,11 @@ class Predictor:
     def _factor(self, index: int) -> tuple[Training, BlockFactor]:
         """A block and its factor, from the cache or made now, once for all threads."""
         with self._factorising[index % len(self._factorising)]:
-            with self._cache_lock:
-                if index in self._cache:
-                    self._cache.move_to_end(index)
-                    return self._cache[index]
-            made = self._factorise(index)
-            size = sum(part.nbytes for part in made[1])
-            with self._cache_lock:
-                while self._cache and (len(self._cache) + 1) * size > CACHE_BYTES:
-                    self._cache.popitem(last=False)
-                self._cache[index] = made
-        return made
+            kept = self._cache.get(index)
+            if kept is None:
+                kept = self._factorise(index)
+                self._cache.put(index, kept)
+        return kept
 
     def _factorise(self, index: int) -> tuple[Training, BlockFactor]:
         assert self.local is not None
@@ -359,22 +382,20 @@ def _host_noise(state: NoiseState, has_eps: bool) -> HostNoise:
     return HostNoise(noise_variance, eps_variance, eps_lam, U, white_U)
 
 
-def lower_inverse(L: np.ndarray) -> np.ndarray:
-    """L⁻¹ of a lower triangular matrix."""
-    return solve_triangular(L, np.eye(len(L)), lower=True)
-
-
 def _shared(state: PredictiveState, nodes: np.ndarray) -> Shared:
     lam, sigma_f = nodes_to_theta(jnp.asarray(nodes), state.parameters.theta)
     parts = lam, sigma_f, state.parameters.Z, state.white, *state.q
     return Shared(*map(np.asarray, parts))
 
 
-def _even_size(n: int) -> int:
-    """Rows of a job, at most MOST_QUICK, so that every thread has as many of them."""
-    workers, batches = cpu_count() or 1, max(1, -(-n // BATCH_ROWS))
-    jobs = workers * -(-batches * BATCH_ROWS // (workers * MOST_QUICK))
-    return -(-batches // jobs) * BATCH_ROWS
+def _even_size(n: int, d: int) -> int:
+    """Rows of a job, at most MOST_QUICK and fewer of many inputs, so that every thread has as many
+    of them."""
+    most = min(MOST_QUICK, max(TILE, QUICK_BYTES // (8 * QUICK_COPIES * d) // TILE * TILE))
+    batch = min(BATCH_ROWS, most)
+    workers, batches = cpu_count() or 1, max(1, -(-n // batch))
+    jobs = workers * -(-batches * batch // (workers * most))
+    return -(-batches // jobs) * batch
 
 
 def _pad(rows: np.ndarray, size: int) -> np.ndarray:

@@ -24,6 +24,8 @@ def watched(
     rows: Rows, plan: Plan, verbose: int, callback: Callable[[Any], Any] | None
 ) -> Iterator[Callable[[Any], Any]]:
     """A function to call with the progress of every iteration, for the user's eyes and callback."""
+    if verbose and (dropped := getattr(rows, "dropped", 0)):
+        say(f"{dropped:,} rows with missing values are left out")
     if verbose and (size := bytes_on_disk(plan, rows)):
         say(f"fitting takes {size / 1e9:.2g} GB in {plan.work_dir or tempfile.gettempdir()}")
     with progress_line(verbose, plan.settings, rows_a_step(plan, rows.count())) as show:

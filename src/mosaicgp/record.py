@@ -8,6 +8,7 @@ from typing import Any
 
 from mosaicgp._version import __version__
 from mosaicgp.data.rows import is_dataset
+from mosaicgp.validation import columns_of
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,7 @@ class TrainedOn:
     ``columns`` are those of the source, before dates and categories became features, ``files``
     names without folders; both are empty, and ``target`` is None, where the data were arrays.
     ``rows`` includes those of later updates, ``when`` is the last of them (UTC, ISO 8601).
+    ``dropped`` are rows that the fit left out for missing values.
     """
 
     rows: int
@@ -27,19 +29,21 @@ class TrainedOn:
     when: str
     version: str
     updates: int = 0
+    dropped: int = 0
 
     @classmethod
     def of(cls, X: Any, rows: int) -> TrainedOn:
         """The record of a fit of X, a dataset or anything else, that ends now."""
         version, when = __version__, _now()
         if not is_dataset(X):
-            columns = tuple(map(str, getattr(X, "columns", ())))
+            columns = tuple(map(str, columns_of(X) or ()))
             return cls(rows, columns, None, (), None, when, version)
         from mosaicgp.data.sources import TARGET  # whoever has a dataset has imported Arrow
 
         files = tuple(path.name for path in X.paths)
         target = None if X.target == TARGET else X.target
-        return cls(rows, X.encoding.column_names, target, files, X.filter, when, version)
+        names, dropped = X.encoding.column_names, X.dropped or 0
+        return cls(rows, names, target, files, X.filter, when, version, dropped=dropped)
 
     def updated(self, rows: int) -> TrainedOn:
         """The record after so many more rows."""

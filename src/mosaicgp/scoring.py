@@ -8,12 +8,13 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from mosaicgp.atomic import BESIDE
 from mosaicgp.data.encoding import DatasetError, require
 from mosaicgp.data.writing import ENDINGS, FORMATS, format_of, table_writer
 from mosaicgp.progress import counting_line
@@ -25,39 +26,42 @@ if TYPE_CHECKING:
     from mosaicgp.data.dataset import Dataset
 
 FloatArray = NDArray[np.float64]
-Predict = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
+Moments = tuple[FloatArray, FloatArray | None]  # mean, and std if it was asked for
+Report = Callable[[int], None]
+Predict = Callable[[FloatArray, Report], Moments]
 
 COLUMNS = ("mean", "std", "lower", "upper")
 
-# Rows that are predicted, and written to one file, at a time.
-PART_ROWS = 2**18
+
+class Options(NamedTuple):
+    """Of the interval, the output and what is shown; ``keep`` are columns of the source."""
+
+    level: float
+    overwrite: bool
+    verbose: int
+    keep: tuple[str, ...]
+    format: str | None
 
 
 def predict_to(
-    predict: Predict,
-    dataset: Dataset,
-    out: str | Path | BinaryIO,
-    level: float,
-    overwrite: bool,
-    verbose: int,
-    keep: Sequence[str] = (),
-    format: str | None = None,
+    predict: Predict, dataset: Dataset, out: str | Path | BinaryIO, rows: int, options: Options
 ) -> int:
     """Write mean, std and the bounds of the ``level`` interval of every row; the rows written.
 
-    ``keep`` are columns of the source that come first. ``out`` is a file, of the format that its
+    So many ``rows`` are predicted, and written to one file of a folder, at a time; ``predict``
+    reports those it has done. Columns to keep come first. ``out`` is a file, of the format that its
     ending says, or without an ending a folder of Parquet files, in the order of the rows; it
     appears when it is whole. Or it is an open binary file, which takes a ``format``.
     """
+    level, overwrite, verbose, keep, format = options
     if not 0.0 < number("level", level, 0.0) < 1.0:
         raise ValueError(f"level must be between 0 and 1, got {level}.")
     _check_rows(dataset, keep)
-    tables = _tables(predict, dataset, level, keep)
     if not isinstance(out, str | Path):
         one_of("format", format, FORMATS)
         assert format is not None
         with counting_line(verbose, "predicting", dataset.count()) as show:
-            return _write(tables, out, format, show)
+            return _write(_tables(predict, dataset, level, keep, rows, show), out, format)
     out = Path(out)
     if out.suffix and format_of(out) is None:
         raise ValueError(
@@ -65,18 +69,25 @@ def predict_to(
             f"files; {out.name} should end so."
         )
     _check_target(out, dataset, overwrite)
-    beside = out.with_name(out.name + ".part")
+    beside = out.with_name(out.name + BESIDE)
     _remove(beside)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with counting_line(verbose, "predicting", dataset.count()) as show:
+            tables = _tables(predict, dataset, level, keep, rows, show)
             if out.suffix:
-                n = _write(tables, beside, str(format_of(out)), show)
+                n = _write(tables, beside, str(format_of(out)))
             else:
-                n = _write_folder(tables, beside, show)
+                n = _write_folder(tables, beside)
         if out.is_dir():
             _remove(out)
         os.replace(beside, out)
+    except OSError as error:
+        _remove(beside)
+        raise OSError(
+            f"out: could not write the predictions to {out} ({error}). Make room there, or choose "
+            "another place."
+        ) from error
     except BaseException:
         _remove(beside)
         raise
@@ -121,15 +132,28 @@ def _check_target(out: Path, dataset: Dataset, overwrite: bool) -> None:
 
 
 def _tables(
-    predict: Predict, dataset: Dataset, level: float, keep: Sequence[str]
+    predict: Predict,
+    dataset: Dataset,
+    level: float,
+    keep: Sequence[str],
+    rows: int,
+    show: Report,
 ) -> Iterator[pa.Table]:
+    """Columns to keep and predictions, so many rows at a time; ``show`` is told of all so far."""
     import pyarrow as pa
 
     z = float(ndtri(0.5 + 0.5 * level))
-    for X, kept in dataset.chunks_with(keep, PART_ROWS):
-        mean, std = predict(X)
-        values = (mean, std, mean - z * std, mean + z * std)
-        columns = dict(zip(COLUMNS, values, strict=True))
+    total = 0
+
+    def done(more: int) -> None:
+        nonlocal total
+        total += more
+        show(total)
+
+    for X, kept in dataset.chunks_with(keep, rows):
+        mean, std = predict(X, done)
+        values = (mean,) if std is None else (mean, std, mean - z * std, mean + z * std)
+        columns = dict(zip(COLUMNS, values, strict=False))
         before = {name: _decoded(kept.column(name)) for name in keep}
         yield pa.table(before | columns)
 
@@ -142,25 +166,20 @@ def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(column.type.value_type) if is_dictionary else column
 
 
-def _write(
-    tables: Iterator[pa.Table], sink: Path | BinaryIO, format: str, show: Callable[[int], None]
-) -> int:
+def _write(tables: Iterator[pa.Table], sink: Path | BinaryIO, format: str) -> int:
     n, first = 0, next(tables)
     with table_writer(sink, format, first.schema) as writer:
         for table in chain([first], tables):
             writer.write_table(table)
             n += table.num_rows
-            show(n)
     return n
 
 
-def _write_folder(tables: Iterator[pa.Table], path: Path, show: Callable[[int], None]) -> int:
+def _write_folder(tables: Iterator[pa.Table], path: Path) -> int:
     path.mkdir()
     n = 0
     for k, table in enumerate(tables):
-        _write(iter([table]), path / f"part-{k:05d}.parquet", "parquet", lambda done: None)
-        n += table.num_rows
-        show(n)
+        n += _write(iter([table]), path / f"part-{k:05d}.parquet", "parquet")
     return n
 
 

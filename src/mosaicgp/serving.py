@@ -30,6 +30,7 @@ CHUNK_ROWS = 512
 MOST_ROWS = 1024  # of one block at a time
 PAIRS = 512  # of inducing inputs at a time
 CACHE_BYTES = 2**28
+RAISED = (1e-14, 1e-12, 1e-10, 1e-8)  # shares of the largest variance
 
 FloatArray = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -122,7 +123,8 @@ class Predictor:
 
     def _rows(self, X: Any) -> FloatArray:
         """X (n, d) in float64, finite, its columns in the order of the fit."""
-        columns = X.keys() if isinstance(X, Mapping) else getattr(X, "columns", None)
+        columns = getattr(X, "column_names", getattr(X, "columns", None))  # Arrow, or others
+        columns = X.keys() if isinstance(X, Mapping) else columns
         if columns is not None and self._encoded:
             raise ValueError(
                 "X: the model was fitted on encoded columns (dates, times or categories); "
@@ -260,6 +262,23 @@ def unit_gram(A: FloatArray) -> FloatArray:
     K = unit_cross(A, A)
     np.fill_diagonal(K, 1.0)
     return K
+
+
+def lower_factor(R: FloatArray) -> FloatArray:
+    """Lower factor of R (n, n), positive definite but for rounding: its diagonal may be raised."""
+    largest = np.max(np.diagonal(R))
+    for raised in (0.0, *RAISED) if np.isfinite(largest) else ():
+        more = np.full(len(R), raised * largest)
+        try:
+            L = np.linalg.cholesky(R + np.diag(more) if raised else R)
+        except np.linalg.LinAlgError:
+            continue
+        if np.isfinite(np.sum(np.diagonal(L))):  # a NaN anywhere ends up there
+            return L.astype(np.float64, copy=False)
+    raise np.linalg.LinAlgError(
+        f"the covariance of a block of {len(R)} training rows cannot be factored. A target or an "
+        "input with a few huge values is the usual cause: repair or drop such rows, and fit again."
+    )
 
 
 def _above_rounding(variance: FloatArray, scale: FloatArray | float) -> FloatArray:
@@ -504,8 +523,8 @@ class _Local:
         self._noise = noise
         self._cells = cells
         # A mean needs the weights alone: they are small, and must not make room for the rest.
-        self._weights = _Cache(cache_bytes // 4)
-        self._spreads = _Cache(cache_bytes - cache_bytes // 4)
+        self._weights = Cache(cache_bytes // 4)
+        self._spreads = Cache(cache_bytes - cache_bytes // 4)
 
     def moments(self, X: FloatArray, of_y: bool, spread: bool) -> Moments:
         """Mean (n,) and, if ``spread``, variance (n,)."""
@@ -590,7 +609,7 @@ class _Local:
         for k, (lam, sigma_f) in enumerate(zip(a.lam, a.sigma_f, strict=True)):
             V[k] = sigma_f * unit_cross(X * lam, a.Z) @ a.white.T
             R = sigma_f**2 * unit_gram(X * lam) + C - V[k] @ V[k].T
-            chol_inverse[k] = np.tril(np.linalg.inv(np.linalg.cholesky(R)))
+            chol_inverse[k] = np.tril(np.linalg.inv(lower_factor(R)))
             white_V[k] = chol_inverse[k] @ V[k]
             rows[k] = chol_inverse[k].T @ (chol_inverse[k] @ (y - V[k] @ a.v_mean))
             inducing[k] = a.white.T @ (a.v_mean - V[k].T @ rows[k])
@@ -598,7 +617,7 @@ class _Local:
         return weights, _Spread(V, chol_inverse, white_V, explained)
 
 
-class _Cache:
+class Cache:
     """Records of arrays, at most so many bytes; what was used longest ago is dropped first."""
 
     def __init__(self, most: int) -> None:
@@ -608,18 +627,29 @@ class _Cache:
         self._lock = Lock()
 
     def get(self, key: int) -> Any:
+        """The record of this name; None if it is not there, or not any more."""
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
             return self._kept.get(key)
 
     def put(self, key: int, record: Any) -> None:
+        """Keep a record, if there is room for it at all."""
         with self._lock:
             self._drop(key)
             self._kept[key] = record
             self._size += _bytes(record)
-            while self._size > self._most and self._kept:
-                self._drop(next(iter(self._kept)))
+            self._make_room()
+
+    def resize(self, most: int) -> None:
+        """Hold at most so many bytes from now on."""
+        with self._lock:
+            self._most = most
+            self._make_room()
+
+    def _make_room(self) -> None:
+        while self._size > self._most and self._kept:
+            self._drop(next(iter(self._kept)))
 
     def _drop(self, key: int) -> None:
         if key in self._kept:
@@ -627,4 +657,4 @@ class _Cache:
 
 
 def _bytes(record: Any) -> int:
-    return sum(part.nbytes for part in record)
+    return sum(_bytes(part) if isinstance(part, tuple) else part.nbytes for part in record)

@@ -18,7 +18,7 @@ from mosaicgp.inference.resuming import Stage
 from mosaicgp.inference.training import fit_stochastic
 from mosaicgp.job import Job, Outcome, on_its_way, result
 from mosaicgp.origin import Streams, division_streams, origin_of
-from mosaicgp.plan import Plan, n_held, on_disk, rows_a_step
+from mosaicgp.plan import Plan, dividing_bytes, n_held, on_disk, rows_a_step
 from mosaicgp.posterior import Posterior
 from mosaicgp.precision import in_double
 from mosaicgp.tables import Table
@@ -51,8 +51,9 @@ def train_by_rows(task: Task) -> Outcome:
     workspace = Workspace(plan.work_dir)
     try:
         workspace.require(bytes_of(n, rows.n_features))
-        mapped = written(rows.rows.chunks(), workspace.path / "rows.f64")
-        return _by_rows(task._replace(rows=StandardRows(mapped, rows.scaling)), ahead=True)
+        with workspace.scratch() as folder:
+            mapped = written(rows.rows.chunks(), folder / "rows.f64")
+            return _by_rows(task._replace(rows=StandardRows(mapped, rows.scaling)), ahead=True)
     finally:
         workspace.release(keep=False)
 
@@ -79,6 +80,8 @@ def train_by_blocks(task: Task) -> Outcome:
     else:
         task = task._replace(rows=in_memory(rows))
     try:
+        if workspace is not None:
+            workspace.require(dividing_bytes(plan, rows.count(), rows.n_features))
         outcome = _by_blocks(task, workspace)
     except BaseException:
         if workspace is not None:

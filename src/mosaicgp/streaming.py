@@ -6,13 +6,12 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mosaicgp import validation
 from mosaicgp.data.absorbing import absorb
-from mosaicgp.data.disk import DiskBlocks, Workspace
 from mosaicgp.data.division import regroup
 from mosaicgp.data.partition import Partition
+from mosaicgp.data.rows import Rows
 from mosaicgp.inference import exact
 from mosaicgp.inference.anchor import anchor_of
 from mosaicgp.inference.parameters import Fixed, Free, Switches, release
@@ -24,8 +23,6 @@ from mosaicgp.precision import in_double
 
 if TYPE_CHECKING:
     from mosaicgp.estimator import SparseGPRegressor
-
-FloatArray = NDArray[np.float64]
 
 # Rows of one update: all of them are looked at in every iteration.
 UPDATE_ROWS = 8192
@@ -50,8 +47,7 @@ class Updated(NamedTuple):
 @in_double
 def updated(
     posterior: Posterior,
-    X: FloatArray,
-    y: FloatArray,
+    rows: Rows,
     switches: Switches,
     partition: Partition | None,
     block_rows: int,
@@ -59,19 +55,18 @@ def updated(
     forget: float,
     max_time: float | None = None,
 ) -> Updated:
-    """A posterior that has seen ``n_seen`` rows, after standardised rows X (n, d), y (n,) too."""
+    """A posterior that has seen ``n_seen`` rows, after these standardised rows too."""
     began = perf_counter()
     bound, iterations, rejected = 0.0, 0, 0
     status: Status = "converged"
     message = "converged"
     n_seen = (1.0 - forget) * n_seen
-    for first in range(0, len(y), UPDATE_ROWS):
-        part = slice(first, first + UPDATE_ROWS)
+    for k, (X, y) in enumerate(rows.chunks(UPDATE_ROWS)):
         left = None if max_time is None else max(max_time - (perf_counter() - began), 1e-3)
-        blocks = regroup(X[part], y[part], partition, block_rows)
+        blocks = regroup(X, y, partition, block_rows)
         parameters, q = posterior.parameters(), posterior.inducing()
         free, fixed = release(parameters, switches)
-        anchor = anchor_of(parameters, q, free, switches, n_seen, forget if first == 0 else 0.0)
+        anchor = anchor_of(parameters, q, free, switches, n_seen, forget if k == 0 else 0.0)
         start = Free(*map(np.asarray, free))
         outcome = exact.fit_exact(
             start,
@@ -89,7 +84,7 @@ def updated(
         rejected += outcome.rejected
         if status == "converged":
             status, message = outcome.status, outcome.message
-        n_seen += len(blocks.rows[blocks.rows >= 0])
+        n_seen += len(y)
     return Updated(posterior, bound, iterations, perf_counter() - began, status, message, rejected)
 
 
@@ -97,12 +92,12 @@ def taken_further(model: SparseGPRegressor, X_new: Any, y_new: Any, forget: floa
     """A fitted model after new rows too, with a share of what it knew forgotten."""
     if not 0.0 <= validation.number("forget", forget, -1.0) < 1.0:
         raise ValueError(f"forget must be at least 0 and below 1, got {forget}.")
-    X, y = standardised(model, X_new, y_new)
+    rows = standardised(model, X_new, y_new)
+    n = rows.count()
     fitted, partition, before = model._fitted, model.partition_, model.fit_result_
     after = updated(
         model.posterior_,
-        X,
-        y,
+        rows,
         fitted.switches,
         partition,
         fitted.block_rows,
@@ -112,21 +107,16 @@ def taken_further(model: SparseGPRegressor, X_new: Any, y_new: Any, forget: floa
     )
     blocks, workspace = model.blocks_, model._workspace
     if partition is not None and blocks is not None:
-        if isinstance(blocks, DiskBlocks):
-            workspace = Workspace(model._arguments["work_dir"])
-        blocks = absorb(
+        blocks, workspace = absorb(
             partition,
             blocks,
-            X,
-            y,
+            rows,
             model._n_rows_numbered,
             fitted.block_rows,
             1.0 - forget,
             np.random.default_rng(model._n_rows_numbered),
-            workspace,
+            model.work_dir,
         )
-        if workspace is not None:
-            workspace.release()
     return Kept(
         arguments=model._arguments,
         switches=fitted.switches,
@@ -137,10 +127,10 @@ def taken_further(model: SparseGPRegressor, X_new: Any, y_new: Any, forget: floa
         nodes=model.theta_nodes_,
         fit_result=FitResult(
             status=after.status,
-            message=f"updated by {len(y)} rows: {after.message}",
+            message=f"updated by {n} rows: {after.message}",
             iterations=before.iterations + after.iterations,
             seconds=before.seconds + after.seconds,
-            bound=before.bound + after.bound + model.scaling_.log_jacobian(len(y)),
+            bound=before.bound + after.bound + model.scaling_.log_jacobian(n),
             budget_exhausted=after.status in ("max_iter", "max_time"),
             rejected=after.rejected,
             jitter=after.posterior.jitter,
@@ -149,7 +139,7 @@ def taken_further(model: SparseGPRegressor, X_new: Any, y_new: Any, forget: floa
         block_rows=fitted.block_rows,
         workspace=workspace,
         encoding=model.encoding_,
-        rows_seen=((1.0 - forget) * model.n_rows_seen_ + len(y)),
-        rows_numbered=model._n_rows_numbered + len(y),
-        trained_on=None if model.trained_on_ is None else model.trained_on_.updated(len(y)),
+        rows_seen=((1.0 - forget) * model.n_rows_seen_ + n),
+        rows_numbered=model._n_rows_numbered + n,
+        trained_on=None if model.trained_on_ is None else model.trained_on_.updated(n),
     )

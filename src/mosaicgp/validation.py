@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Integral, Real
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ def number(name: str, value: Any, above: float) -> float:
 
 def training_data(X: Any, y: Any, estimator: Any) -> tuple[FloatArray, FloatArray]:
     """X (n, d) and y (n,) in float64, finite."""
+    _no_path(X, ", target=column")
     _numeric_columns(X)
     _finite_target(y)
     # Rows in C order whatever they came in, so that sums round alike.
@@ -60,6 +62,7 @@ def training_data(X: Any, y: Any, estimator: Any) -> tuple[FloatArray, FloatArra
 
 def new_rows(X: Any, estimator: Any) -> FloatArray:
     """X (n, d) in float64, finite."""
+    _no_path(X, "")
     _numeric_columns(X)
     X_array = check_array(
         X, dtype=np.float64, order="C", ensure_all_finite=False, estimator=estimator
@@ -68,9 +71,25 @@ def new_rows(X: Any, estimator: Any) -> FloatArray:
     return X_array
 
 
+def columns_of(X: Any) -> list[Any] | None:
+    """The columns of a table as it calls them: of pandas, polars or Arrow; None for arrays."""
+    names = getattr(X, "column_names", None)  # Arrow, whose `columns` are their values
+    columns = getattr(X, "columns", None) if names is None else names
+    return None if columns is None else list(columns)
+
+
 def _column_names(X: Any) -> list[str] | None:
-    columns = getattr(X, "columns", None)
+    columns = columns_of(X)
     return None if columns is None else [str(column) for column in columns]
+
+
+def _no_path(X: Any, target: str) -> None:
+    """A file's name in place of its rows."""
+    if isinstance(X, str | PathLike):
+        raise TypeError(
+            f"X: a path, not rows. Open the file: open_dataset({str(X)!r}{target}), with "
+            "open_dataset from mosaicgp.data, and pass what it returns."
+        )
 
 
 def _finite_target(y: Any) -> None:
@@ -100,9 +119,9 @@ def _finite_rows(values: FloatArray, name: str, columns: list[str] | None) -> No
 
 def _numeric_columns(X: Any) -> None:
     """Text in a table raises with the column's name and the first row that holds it."""
-    columns = _column_names(X)
+    columns = columns_of(X)
     if columns is not None:
-        cells = [(name, X[original]) for name, original in zip(columns, X.columns, strict=True)]
+        cells = [(str(column), X[column]) for column in columns]
     elif isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OUS":
         cells = [(str(k), X[:, k]) for k in range(X.shape[1])]
     else:

@@ -85,6 +85,16 @@ def test_only_some_rows_and_all_columns(run, model, houses, tmp_path):
     assert min(table["rooms"].to_pylist()) > 3
 
 
+def test_the_mean_alone_in_little_memory(run, model, houses, tmp_path, truth):
+    out = tmp_path / "out.csv"
+    arguments = ["predict", model, houses / "test.csv", "-o", out, "-q", "--mean-only"]
+    assert run(*arguments, "--memory", "0.001").code == 0
+    assert read(out).column_names == ["mean"]
+    np.testing.assert_allclose(read(out)["mean"], truth[0], rtol=1e-9)
+    done = run(*arguments, "--force", "--memory", "0")
+    assert done.code == 2 and "memory must be" in done.err
+
+
 def test_rows_with_holes(run, model, houses, tmp_path):
     rows = pq.read_table(houses / "test.parquet")
     area = rows["area"].to_pylist()

@@ -15,9 +15,15 @@ from mosaicgp.data.memory import give_back
 def test_what_a_killed_fit_left_is_removed_and_nothing_else(tmp_path):
     (tmp_path / "mosaicgp-buckets-dead").mkdir()
     (tmp_path / "mosaicgp-buckets-dead" / "runs-0.f64").write_bytes(b"rows")
+    (tmp_path / "blocks.f64.part").write_bytes(b"half")
     (tmp_path / "buckets-mine").mkdir()
     Workspace(tmp_path).release()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["buckets-mine", "work.lock"]
+
+
+def test_a_temporary_folder_may_be_asked_for_in_one_that_is_not_there_yet(tmp_path):
+    workspace = Workspace(None, within=tmp_path / "new" / "one")
+    assert workspace.path.parent == tmp_path / "new" / "one"
 
 
 def test_records_are_read_by_position(tmp_path):

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from mosaicgp.data import DatasetError, open_dataset
+from mosaicgp.data import DatasetError, files, open_dataset
 
 
 def numbers(n: int = 57, seed: int = 0) -> pa.Table:
@@ -209,6 +210,17 @@ def test_chunks_do_not_depend_on_files(
         X_some, y_some = dataset.gather(np.array(wanted, dtype=np.int64))
         assert_array_equal(X_some, X_all[wanted])
         assert_array_equal(y_some, y_all[wanted])
+
+
+def test_wide_tables_are_read_fewer_rows_at_a_time(tmp_path, monkeypatch):
+    table = numbers()
+    X = np.column_stack([table[name].to_numpy() for name in table.column_names])
+    monkeypatch.setattr(files, "BATCH_VALUES", 30)
+    for source in (table, write(tmp_path / "d", table, [20]), X):
+        dataset = open_dataset(source, filter=pc.scalar(True))
+        pieces = dataset._source.pieces(dataset.encoding.column_names, None)
+        assert max(piece.batch.num_rows for piece in pieces) == 10
+        assert_array_equal(dataset.to_arrays()[0], X)
 
 
 def test_gather_refuses_rows_that_are_not_there():

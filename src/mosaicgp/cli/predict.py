@@ -13,6 +13,7 @@ from mosaicgp.cli import options
 from mosaicgp.cli.console import BAD_INPUT, print_json, say, stop
 from mosaicgp.cli.inputs import STANDARD, column_names, load_model, open_for
 from mosaicgp.cli.options import Missing, Selection
+from mosaicgp.validation import number
 
 
 class Format(StrEnum):
@@ -38,6 +39,9 @@ def predict(
     level: Annotated[
         float, typer.Option(help="Probability that y lies between lower and upper.")
     ] = 0.95,
+    mean_only: Annotated[
+        bool, typer.Option("--mean-only", help="The mean and nothing else, which is quicker.")
+    ] = False,
     keep: Annotated[
         list[str] | None,
         typer.Option(
@@ -46,6 +50,14 @@ def predict(
     ] = None,
     keep_all: Annotated[bool, typer.Option("--keep-all", help="All of them.")] = False,
     format: Annotated[Format, typer.Option(help="Of standard output.")] = Format.csv,
+    memory: Annotated[
+        float | None,
+        typer.Option(
+            metavar="GB",
+            help="Memory to take, about (1 if not said); with more pic is quicker.",
+            show_default=False,
+        ),
+    ] = None,
     where: options.Where = None,
     missing: options.MissingOption = Missing.error,
     force: options.Force = False,
@@ -73,6 +85,8 @@ def predict(
     names = list(dataset.schema.names)
     kept = names if keep_all else column_names(keep or (), "keep", names)
     fitted.set_params(verbose=int(not quiet))
+    if memory is not None:
+        fitted.set_params(prediction_memory=number("memory", memory, 0.0) * 1e9)
     n = fitted.predict_to(
         sys.stdout.buffer if to_standard else out,
         dataset,
@@ -80,6 +94,7 @@ def predict(
         overwrite=force,
         keep=kept,
         format=format.value,
+        return_std=not mean_only,
     )
     if json:
         print_json({"predictions": out, "rows": n, "level": level, "columns": kept})

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaicgp.data.blocks import Blocks, grouped
+from mosaicgp.atomic import whole_file
+from mosaicgp.data.blocks import Blocks, StoredBlocks, grouped
 from mosaicgp.data.disk import (
     DiskBlocks,
     RecordFile,
@@ -18,36 +22,40 @@ from mosaicgp.data.disk import (
     records,
     working_file,
 )
+from mosaicgp.data.division import arranged
 from mosaicgp.data.partition import Partition
+from mosaicgp.data.rows import ArrayRows, Rows, whole
 
 FloatArray = NDArray[np.float64]
 
 ABSORB_BLOCKS = 2048
 
 
+class Absorbed(NamedTuple):
+    """Blocks with new rows in them, and the folder they are in, if any."""
+
+    blocks: Blocks | DiskBlocks
+    workspace: Workspace | None
+
+
 def absorb(
     partition: Partition,
     blocks: Blocks | DiskBlocks,
-    X: FloatArray,
-    y: FloatArray,
+    rows: Rows,
     first_row: int,
     block_rows: int,
     keep: float,
     rng: np.random.Generator,
-    workspace: Workspace | None,
-) -> Blocks | DiskBlocks:
+    work_dir: str | Path | None,
+) -> Absorbed:
     """New standardised rows join the blocks of a partition.
 
     A random share ``keep`` of the old rows stays; the new ones are numbered from ``first_row`` on.
-    Blocks on disk are written anew to the ``workspace``, a few thousand at a time.
+    Blocks on disk are written anew to ``work_dir``, a few thousand at a time, and the new rows pass
+    through files there; what was in the folder stays if anything goes wrong.
     """
-    labels = partition.assign(X)
-    numbers = np.arange(first_row, first_row + len(y))
-    order = np.argsort(labels, kind="stable")
-    new = records(X, y, numbers).take(order, axis=0)
-    labels = labels[order]
 
-    def part(first: int, last: int) -> Blocks:
+    def joined(new: StoredBlocks, first: int, last: int) -> Blocks:
         """Blocks first .. last - 1, and the new rows from the first's label up to the next one."""
         old, old_labels = _rows_between(blocks, first, last)
         stays = rng.uniform(size=len(old)) < keep
@@ -55,42 +63,55 @@ def absorb(
         stays[np.flatnonzero(np.diff(old_labels, prepend=-1))] = True
         low = 0 if first == 0 else int(blocks.label[first])
         high = partition.n_blocks if last == blocks.n_blocks else int(blocks.label[last])
-        here = (labels >= low) & (labels < high)
+        here, labels = _rows_between(new, *np.searchsorted(new.label, [low, high]))
+        here[:, -1] += first_row
         # New rows first: of a cell that is cut, predictions use the first part.
-        both = np.concatenate([new[here], old[stays]])
+        both = np.concatenate([here, old[stays]])
         found = grouped(
             np.ascontiguousarray(both[:, :-2]),
             both[:, -2],
-            np.concatenate([labels[here], old_labels[stays]]),
+            np.concatenate([labels, old_labels[stays]]),
             block_rows,
         )
         table = np.append(both[:, -1].astype(np.int64), -1)
         return replace(found, rows=table[found.rows])
 
     if isinstance(blocks, Blocks):
-        return part(0, blocks.n_blocks)
-    assert workspace is not None
-    workspace.require(bytes_of(blocks.n + len(y), blocks.n_features))
-    path = workspace.new_file()
-    sizes, new_labels = [], []
-    with working_file(path, "wb") as file:
-        for first, last in _ranges(blocks.label, ABSORB_BLOCKS):
-            found = part(first, last)
-            append_blocks(found, file)
-            sizes.append(found.sizes)
-            new_labels.append(found.label)
+        new = arranged(ArrayRows(*whole(rows)), partition, block_rows, None)
+        return Absorbed(joined(new, 0, blocks.n_blocks), None)
+    workspace = Workspace(work_dir)
+    try:
+        with workspace.scratch() as scratch:
+            new = arranged(rows, partition, block_rows, Workspace(scratch))
+            workspace.require(bytes_of(blocks.n + new.n, blocks.n_features))
+            ranges = _ranges(blocks.label, ABSORB_BLOCKS)
+            parts = (joined(new, first, last) for first, last in ranges)
+            return Absorbed(_written(parts, workspace.blocks_file, blocks), workspace)
+    finally:
+        workspace.release()
+
+
+def _written(parts: Iterable[Blocks], path: Path, before: DiskBlocks) -> DiskBlocks:
+    """Blocks in a file, in place of those before, once it is whole."""
+    sizes, labels = [], []
+    with whole_file(path) as beside, working_file(beside, "wb") as file:
+        for part in parts:
+            append_blocks(part, file)
+            sizes.append(part.sizes)
+            labels.append(part.label)
     start = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
-    file_rows = RecordFile(path, int(start[-1]), blocks.n_features + 2)
-    return DiskBlocks(file_rows, start, np.concatenate(new_labels), blocks.least)
+    file_rows = RecordFile(path, int(start[-1]), before.n_features + 2)
+    return DiskBlocks(file_rows, start, np.concatenate(labels), before.least)
 
 
 def _rows_between(
-    blocks: Blocks | DiskBlocks, first: int, last: int
+    blocks: Blocks | StoredBlocks, first: int, last: int
 ) -> tuple[FloatArray, NDArray[np.int64]]:
     """Records and labels of the rows of blocks first .. last - 1."""
     labels = np.repeat(blocks.label[first:last], blocks.sizes[first:last])
-    if isinstance(blocks, DiskBlocks):
-        return blocks.file.between(blocks.start[first], blocks.start[last]), labels
+    if isinstance(blocks, StoredBlocks):
+        ends = blocks.start[first], blocks.start[last]
+        return records(*blocks.between(*ends), blocks.numbers(*ends)), labels
     real = blocks.rows[first:last] >= 0
     here = slice(first, last)
     return records(blocks.X[here][real], blocks.y[here][real], blocks.rows[here][real]), labels

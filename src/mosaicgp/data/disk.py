@@ -24,6 +24,7 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from mosaicgp.atomic import BESIDE
 from mosaicgp.data.blocks import Blocks, StoredBlocks
 
 FloatArray = NDArray[np.float64]
@@ -236,6 +237,8 @@ class Workspace:
     def __init__(self, folder: str | Path | None, within: str | Path | None = None) -> None:
         try:
             if folder is None:
+                if within is not None:
+                    Path(within).mkdir(parents=True, exist_ok=True)
                 self.path = Path(tempfile.mkdtemp(prefix="mosaicgp-", dir=within))
                 weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
             else:
@@ -244,6 +247,8 @@ class Workspace:
             self._lock = FolderLock(self.path / "work.lock")
             for left in self.path.glob(f"{SCRATCH}*"):  # by a fit that was killed
                 shutil.rmtree(left)
+            for left in self.path.glob(f"*.f64{BESIDE}"):
+                left.unlink()
         except (OSError, FolderInUseError) as error:
             raise WorkFolderError(
                 f"work_dir: the working folder {folder or within or tempfile.gettempdir()} cannot "
@@ -265,11 +270,15 @@ class Workspace:
                 f"{free / 1e9:.1f} GB are free. Free some, or choose another folder by work_dir."
             )
 
+    @property
+    def blocks_file(self) -> Path:
+        """Where blocks are."""
+        return self.path / "blocks.f64"
+
     def new_file(self) -> Path:
-        """Where to write blocks; an earlier file goes, but who maps it still can read it."""
-        path = self.path / "blocks.f64"
-        path.unlink(missing_ok=True)
-        return path
+        """Where to write blocks; an earlier file goes, but who has it open still can read it."""
+        self.blocks_file.unlink(missing_ok=True)
+        return self.blocks_file
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:

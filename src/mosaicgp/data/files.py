@@ -21,6 +21,7 @@ from mosaicgp.data.encoding import DatasetError, is_text, repeated
 from mosaicgp.nearest import did_you_mean
 
 BATCH_ROWS = 65_536
+BATCH_VALUES = 2**23  # of wide tables a batch has fewer rows
 READAHEAD = 4  # batches read before they are asked for; bounds memory
 
 _SUFFIXES = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".csv.gz": "csv"}
@@ -81,6 +82,11 @@ def _reading(file: File) -> Iterator[None]:
     file.check_unchanged()
 
 
+def batch_rows(n_columns: int) -> int:
+    """Rows that are read at a time."""
+    return max(1, min(BATCH_ROWS, BATCH_VALUES // max(1, n_columns)))
+
+
 @dataclass(frozen=True, eq=False)
 class FileSource:
     """Rows of Parquet or CSV files, one file after the other."""
@@ -122,7 +128,6 @@ class FileSource:
         return fragment.scanner(
             schema=self.schema,
             filter=filter,
-            batch_size=BATCH_ROWS,
             batch_readahead=READAHEAD,
             fragment_readahead=1,
             **options,
@@ -130,10 +135,11 @@ class FileSource:
 
     def pieces(self, columns: Sequence[str], filter: pc.Expression | None) -> Iterator[Piece]:
         projection = {name: ds.field(name) for name in columns}
+        options = {"columns": projection, "batch_size": batch_rows(len(columns))}
         for file in self.files:
             row = 0
             with _reading(file):
-                for batch in self._scanner(file, filter, columns=projection).to_batches():
+                for batch in self._scanner(file, filter, **options).to_batches():
                     yield Piece(batch, row, file.path)
                     row += batch.num_rows
 
@@ -142,7 +148,9 @@ class FileSource:
         for file in self.files:
             with _reading(file):
                 known = file.rows if filter is None else None
-                total += self._scanner(file, filter).count_rows() if known is None else known
+                if known is None:
+                    known = self._scanner(file, filter, batch_size=BATCH_ROWS).count_rows()
+                total += known
         return total
 
     def check_unchanged(self) -> None:

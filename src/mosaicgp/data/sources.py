@@ -14,12 +14,7 @@ import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
 from mosaicgp.data.encoding import DatasetError
-from mosaicgp.data.files import (
-    BATCH_ROWS,
-    READAHEAD,
-    File,
-    Piece,
-)
+from mosaicgp.data.files import READAHEAD, File, Piece, batch_rows
 
 TARGET = "(target)"  # the column of targets that came as an array of their own
 
@@ -57,7 +52,10 @@ class TableSource:
     def pieces(self, columns: Sequence[str], filter: pc.Expression | None) -> Iterator[Piece]:
         projection = {name: ds.field(name) for name in columns}
         scanner = ds.dataset(self.table).scanner(
-            columns=projection, filter=filter, batch_size=BATCH_ROWS, batch_readahead=READAHEAD
+            columns=projection,
+            filter=filter,
+            batch_size=batch_rows(len(columns)),
+            batch_readahead=READAHEAD,
         )
         row = 0
         for batch in scanner.to_batches():
@@ -106,9 +104,9 @@ class ArraySource:
     def pieces(self, columns: Sequence[str], filter: pc.Expression | None) -> Iterator[Piece]:
         # A filter may look at any column, and which ones an expression does not tell.
         names = columns if filter is None else self.schema.names
-        row = 0
-        for start in range(0, len(self.array), BATCH_ROWS):
-            rows = slice(start, start + BATCH_ROWS)
+        row, size = 0, batch_rows(len(names))
+        for start in range(0, len(self.array), size):
+            rows = slice(start, start + size)
             table = pa.table({name: self.column(name, rows) for name in names})
             kept = (table if filter is None else table.filter(filter)).select(columns)
             for batch in kept.combine_chunks().to_batches():
