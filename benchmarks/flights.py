@@ -38,7 +38,8 @@ def main() -> None:
     """Measure and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--seed", type=int, default=0)
+    # Rows of seeds 0 and 1 were looked at while the number of iterations was chosen.
+    parser.add_argument("--seed", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("docs/benchmarks/flights.md"))
     arguments = parser.parse_args()
     table = pq.read_table(arguments.data / "flights.parquet", columns=[*INPUTS, TARGET])
@@ -72,7 +73,7 @@ def main() -> None:
         f"- RMSE {ours:.2f} min, MNLP {mnlp(y, mean, std):.3f}, 95% intervals cover "
         f"{100 * coverage(y, mean, std):.1f}%.",
         "",
-        "| figure, on one random split | target | measured | |",
+        f"| figure, on the random split of seed {arguments.seed} | target | measured | |",
         "|---|---|---|---|",
         f"| from the file to the predictions | below 8 minutes | {seconds / 60:.1f} minutes "
         f"| {'met' if seconds < 480 else 'missed'} |",

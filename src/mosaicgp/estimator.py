@@ -65,7 +65,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         SciPy's optimiser for exact inference.
     max_iter : int or "auto", default="auto"
         Most iterations of a fit. "auto" is 300 for exact inference, 2,000 for stochastic
-        (500 up to 20,000 rows, 3,000 beyond a million, fewer with blocks of more than 512 rows).
+        (500 up to 20,000 rows, 8,000 beyond a million, fewer with blocks of more than 512 rows).
     tol : float or "auto", default="auto"
         Exact: a fit has converged when four iterations in a row raise the bound by less than this,
         in nats of the whole table (0.02); a nat is what a standard deviation of a hyperparameter
