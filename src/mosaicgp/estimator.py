@@ -1,4 +1,4 @@
-"""The scikit-learn face: what is fitted, and methods that are one call each; no mathematics."""
+"""The scikit-learn face: what is fitted, and methods that delegate; no mathematics."""
 
 from __future__ import annotations
 
