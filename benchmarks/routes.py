@@ -18,8 +18,9 @@ import numpy as np
 import optax
 from machine import description
 
-from mosaicgp.data.blocks import Blocks, chunk, group
-from mosaicgp.data.partition import build_partition
+from mosaicgp.data.blocks import Blocks, chunk
+from mosaicgp.data.division import n_blocks_of, regroup
+from mosaicgp.data.partition import BalancedTree
 from mosaicgp.inference.evaluate import full_bound
 from mosaicgp.inference.initial import select_inducing, starting_values
 from mosaicgp.inference.parameters import Fixed, Switches, constrain
@@ -60,7 +61,8 @@ def rows_by_block(kind: str, X: np.ndarray, y: np.ndarray) -> Blocks:
     """Chunks of 1,024 rows, or blocks of 128."""
     if not APPROXIMATIONS[kind].blocked:
         return chunk(X, y, 1024)
-    return group(X, y, build_partition("tree", X, 128, np.random.default_rng(0)).assign(X))
+    tree = BalancedTree.build(X, n_blocks_of(len(y), 128), np.random.default_rng(0))
+    return regroup(X, y, tree, 128)
 
 
 @in_double

@@ -11,7 +11,7 @@ from copy import deepcopy
 import numpy as np
 import pytest
 
-from mosaicgp import SparseGPRegressor, checkpoints
+from mosaicgp import SparseGPRegressor, arguments, checkpoints
 from mosaicgp.checkpoints import CheckpointError
 from mosaicgp.data.rows import ArrayRows
 
@@ -222,9 +222,9 @@ def test_a_full_disk_keeps_the_checkpoint_before(left, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     other = model("dtc", "stochastic")
-    kept = checkpoints.Checkpoint(
-        left, {"arguments": other._identity(None), "data": ArrayRows(X, y).fingerprint()}, True
-    )
+    own = arguments.identity(other.get_params(deep=False), None)
+    data = ArrayRows(X, y).fingerprint()
+    kept = checkpoints.Checkpoint(left, {"arguments": own, "data": data}, True)
     snapshot = kept.read("main")
     with pytest.raises(CheckpointError, match="No space left"):
         kept.write("main", snapshot)

@@ -24,6 +24,15 @@ def test_the_package_alone_imports_nothing_heavy():
     assert done.returncode == 0, done.stderr
 
 
+def test_commands_start_without_what_only_their_work_needs():
+    done = run(
+        "import sys, mosaicgp.cli.app\n"
+        "heavy = {'jax', 'scipy', 'sklearn', 'pandas'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_estimator_does_not_import_what_few_fits_need():
     done = run(
         "import sys\n"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,13 +14,14 @@ from sklearn.utils.validation import validate_data
 
 from mosaicgp import arguments
 from mosaicgp.checkpoints import Checkpoint
-from mosaicgp.data.rows import is_dataset
+from mosaicgp.data.rows import Rows, is_dataset
 from mosaicgp.fitting import fit_rows
 from mosaicgp.intake import training_rows
 from mosaicgp.job import Job, Outcome, Snapshots, Start
 from mosaicgp.kept import Kept, kept_of
 from mosaicgp.model.posterior import theta_nodes
-from mosaicgp.progress import watched
+from mosaicgp.plan import Plan, bytes_on_disk, rows_a_step
+from mosaicgp.progress import progress_line, say
 
 if TYPE_CHECKING:
     from mosaicgp.estimator import SparseGPRegressor
@@ -74,12 +77,30 @@ def learn(
 
         snapshots = Snapshots(frozenset(snapshot_at), take)
     try:
-        with watched(rows, plan, model.verbose, model.callback) as report:
+        with _watched(rows, plan, model.verbose, model.callback) as report:
             outcome = fit_rows(rows, plan, rng, Job(report, before, stored, snapshots))
     finally:
         if stored is not None:
             stored.close()
     return learned(outcome)
+
+
+@contextmanager
+def _watched(
+    rows: Rows, plan: Plan, verbose: int, callback: Callable[[Any], Any] | None
+) -> Iterator[Callable[[Any], Any]]:
+    """A function to call with the progress of every iteration, for the user's eyes and callback."""
+    if verbose and (dropped := getattr(rows, "dropped", 0)):
+        say(f"{dropped:,} rows with missing values are left out")
+    if verbose and (size := bytes_on_disk(plan, rows)):
+        say(f"fitting takes {size / 1e9:.2g} GB in {plan.work_dir or tempfile.gettempdir()}")
+    with progress_line(verbose, plan.settings, rows_a_step(plan, rows.count())) as show:
+
+        def report(progress: Any) -> Any:
+            show(progress)
+            return None if callback is None else callback(progress)
+
+        yield report
 
 
 def _fit_before(model: SparseGPRegressor, d: int) -> Start | None:

@@ -3,38 +3,16 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
-
-from mosaicgp.data.rows import Rows
-from mosaicgp.plan import Plan, bytes_on_disk, rows_a_step
 
 # Seconds between two lines of a log.
 LOG_EVERY = 10.0
 
 # Seconds over which the rate is measured: the first iterations compile.
 RECENT = 10.0
-
-
-@contextmanager
-def watched(
-    rows: Rows, plan: Plan, verbose: int, callback: Callable[[Any], Any] | None
-) -> Iterator[Callable[[Any], Any]]:
-    """A function to call with the progress of every iteration, for the user's eyes and callback."""
-    if verbose and (dropped := getattr(rows, "dropped", 0)):
-        say(f"{dropped:,} rows with missing values are left out")
-    if verbose and (size := bytes_on_disk(plan, rows)):
-        say(f"fitting takes {size / 1e9:.2g} GB in {plan.work_dir or tempfile.gettempdir()}")
-    with progress_line(verbose, plan.settings, rows_a_step(plan, rows.count())) as show:
-
-        def report(progress: Any) -> Any:
-            show(progress)
-            return None if callback is None else callback(progress)
-
-        yield report
 
 
 @contextmanager

@@ -116,9 +116,9 @@ def _trained(task: Task, data: records.TrainingData, resumed: _Resumed) -> Outco
     def standing(
         fit: records.StochasticFit | records.Look, how: FitResult, error: Exception | None
     ) -> Outcome:
-        records = [in_user_units(progress) for progress in fit.history]
+        trace = [in_user_units(progress) for progress in fit.history]
         names = ("iteration", "bound", "validation_nlpd", "rho", "rate", "accepted", "seconds")
-        history = {name: [getattr(record, name) for record in records] for name in names}
+        history = {name: [getattr(record, name) for record in trace] for name in names}
         return Outcome(
             Posterior.build(fit.parameters, fit.q, switches.prior, fit.jitter),
             rows.scaling,

@@ -1,6 +1,7 @@
 """The named constructors are rows of the family; the package and its page."""
 
 import operator
+import pickle
 import subprocess
 import sys
 
@@ -42,6 +43,7 @@ def test_a_name_is_its_row(name):
     )
     assert made.get_params() == row.get_params()
     construct = getattr(rivals, name)
+    assert pickle.loads(pickle.dumps(construct)) is construct
     assert construct.__name__ == name and f'inference="{inference}"' in construct.__doc__
     with pytest.raises(TypeError, match="approximation"):
         construct(approximation="dtc")

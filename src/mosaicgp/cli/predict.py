@@ -13,7 +13,6 @@ from mosaicgp.cli import options
 from mosaicgp.cli.console import BAD_INPUT, print_json, say, stop
 from mosaicgp.cli.inputs import STANDARD, column_names, load_model, open_for
 from mosaicgp.cli.options import Missing, Selection
-from mosaicgp.validation import number
 
 
 class Format(StrEnum):
@@ -86,6 +85,8 @@ def predict(
     kept = names if keep_all else column_names(keep or (), "keep", names)
     fitted.set_params(verbose=int(not quiet))
     if memory is not None:
+        from mosaicgp.validation import number
+
         fitted.set_params(prediction_memory=number("memory", memory, 0.0) * 1e9)
     n = fitted.predict_to(
         sys.stdout.buffer if to_standard else out,

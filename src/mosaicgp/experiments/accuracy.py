@@ -134,7 +134,7 @@ def _pace(lines: list[Line], method: str) -> float:
 def _words() -> str:
     return (
         "Means over the splits and their standard errors. A curve is one fit, scored on its way "
-        f"on the first {CURVE_ROWS:,} test rows, at the mean of q(θ) of that iteration; where "
+        f"on the first {CURVE_ROWS:,} test rows as it stands, VBPIC+ at the mean of q(θ); where "
         "the fits end, annealed and averaged, is the line `end`. A fit ends before its last "
         "iteration when its validation NLPD no longer improves. The MNLP of f is that of the "
         "curves' rows. Seconds are those of training, without the scoring and without the "

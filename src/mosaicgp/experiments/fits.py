@@ -16,11 +16,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 from mosaicgp.comparison.scores import Split
 from mosaicgp.estimator import SparseGPRegressor
-from mosaicgp.experiments.datasets import split
+from mosaicgp.experiments.datasets import Data, split
 from mosaicgp.experiments.journal import END
 from mosaicgp.experiments.methods import GPFLOW, VB_METHODS, make
 from mosaicgp.experiments.peer import interpreter, predictions
-from mosaicgp.experiments.settings import Line, Unit, Work
+from mosaicgp.experiments.settings import Line, Settings, Unit, Work
 from mosaicgp.metrics import coverage, mnlp, rmse
 
 FloatArray = NDArray[np.float64]
@@ -28,6 +28,11 @@ FloatArray = NDArray[np.float64]
 # Test rows that a fit is scored on on its way, at the mean of q(θ): every look factorises their
 # blocks anew. At its end it is scored on all, with its draws.
 CURVE_ROWS = 1000
+
+
+def identity(data: Data, settings: Settings) -> Line:
+    """What the figures depend on."""
+    return settings.identity(data) | {"curve": f"{CURVE_ROWS} rows, at the mean of q(θ)"}
 
 
 def run(unit: Unit, work: Work) -> None:

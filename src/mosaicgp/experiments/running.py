@@ -42,7 +42,9 @@ EXPERIMENTS = {
         convergence.prepared,
         convergence.identity,
     ),
-    "accuracy": Experiment("fits", _THREE, _THREE, fits.run, accuracy.report),
+    "accuracy": Experiment(
+        "fits", _THREE, _THREE, fits.run, accuracy.report, identity=fits.identity
+    ),
     "samples": Experiment(
         "samples",
         ("VBPIC+",),
@@ -51,8 +53,10 @@ EXPERIMENTS = {
         samples.report,
         identity=samples.identity,
     ),
-    "intervals": Experiment("fits", ("VBPIC+",), _THREE, fits.run, intervals.report),
-    "table": Experiment("fits", METHODS, METHODS, fits.run, table.report),
+    "intervals": Experiment(
+        "fits", ("VBPIC+",), _THREE, fits.run, intervals.report, identity=fits.identity
+    ),
+    "table": Experiment("fits", METHODS, METHODS, fits.run, table.report, identity=fits.identity),
 }
 
 

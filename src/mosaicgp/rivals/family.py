@@ -11,7 +11,9 @@ def _row(name: str, approximation: str, inference: str, about: str) -> Callable[
     call = f'approximation="{approximation}", hyperparameters="point", inference="{inference}"'
     doc = f"{about}\n\n    ``SparseGPRegressor({call}, ...)``.\n    "
     given = {"approximation": approximation, "hyperparameters": "point", "inference": inference}
-    return shorthand(name, doc, **given)
+    found = shorthand(name, doc, **given)
+    found.__module__ = __name__  # where pickle looks for it
+    return found
 
 
 SVIGP = _row(
