@@ -51,6 +51,7 @@ def test_every_option_is_an_argument_with_its_words_and_default():
         assert default in (arguments[name].default, None), name
     apart = {"callback", "warm_start", "verbose", "random_state", "rotate_inducing"}
     apart |= {"adapt_partition"}  # the option turns it off
+    apart |= {"prediction_memory"}  # an option of predict
     assert set(arguments) - set(ARGUMENTS) == apart
 
 
