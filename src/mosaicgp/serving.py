@@ -648,7 +648,7 @@ class Cache:
             self._make_room()
 
     def _make_room(self) -> None:
-        while self._size > self._most and len(self._kept) > 1:
+        while self._size > self._most and self._kept:
             self._drop(next(iter(self._kept)))
 
     def _drop(self, key: int) -> None:
