@@ -106,9 +106,9 @@ What was tried, on two cores:
   interpreter between calls. Several tiles a call help (617 ns before, 381 to 508 after); smaller
   batches with all arrays in the second-level cache do not, being more calls. At 290 ns dtc would be
   about 4.4 times GPflow. By jax it was 1.9 times.
-- dtc, the triangle in float32, which would take half of its time: the rounding of the kernel's values
-  is multiplied by the condition of Σ. On this model the variance of f came out wrong by a tenth of
-  what is allowed, but no bound below what is allowed could be given; not kept.
+- dtc, the triangle in float32, which would take half of its time: the rounding of the kernel's
+  values is multiplied by the condition of Σ. On this model the variance of f came out wrong by a
+  tenth of what is allowed, but no bound below what is allowed could be given; not kept.
 - SciPy's `dtrmm` does the triangle in 262 ns at any size, but keeps the interpreter locked.
 - dtc of 2,000 rows: one row in five takes the closed form over q(θ), which is jax's and takes most
   of the time; the first order does 280,000 to 400,000 rows a second.
