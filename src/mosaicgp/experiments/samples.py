@@ -118,17 +118,17 @@ def _words(lines: list[Line], rows: list[Line], names: list[str]) -> list[str]:
     lengths = np.median([line["relative_std"] for line in last])
     signal = np.median([line["relative_signal_std"] for line in last])
     spread = mean_of([ends(lines, "VBPIC+")[line["split"]]["mean_log_variance"] for line in last])
-    helped = np.isnan(gap.error) or abs(gap.mean) > 2.0 * gap.error
-    verdict = (
-        "More draws change the RMSE at the end by so much."
-        if helped
-        else "At the end more draws do not change the RMSE by more than chance does."
-    )
+    if np.isnan(gap.error):
+        verdict = "one split, so it is not known what chance does"
+    elif abs(gap.mean) > 2.0 * gap.error:
+        verdict = f"standard error {gap.error:.2g}: more draws change it by so much"
+    else:
+        verdict = f"standard error {gap.error:.2g}: not more than chance does"
     return [
-        f"At the end the RMSE with one draw is {gap.mean:+.3g} from that with {most} (standard "
-        f"error {gap.error:.2g}). {verdict} How wide q(θ) is then decides how much there is to "
-        f"average over: the standard deviation of an inverse length-scale is {lengths:.1%} of its "
-        f"mean (median), that of the signal {signal:.1%}; mean log variance {spread}.",
+        f"At the end the RMSE with one draw is {gap.mean:+.3g} from that with {most} "
+        f"({verdict}). How wide q(θ) is then decides how much there is to average over: "
+        f"the standard deviation of an inverse length-scale is {lengths:.1%} of its mean (median), "
+        f"that of the signal {signal:.1%}; mean log variance {spread}.",
         f"Draws are independent, from q(θ) as it is at that iteration; scored on at most "
         f"{TEST_ROWS:,} test rows a split.",
     ]
