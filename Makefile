@@ -199,7 +199,7 @@ paper-quick: $(VENV)/.installed-test
 	$(paper) table $(quick) --rows 30000 --iterations 400
 	$(paper) accuracy $(quick) --rows 30000 --iterations 400
 	$(paper) intervals $(quick) --rows 30000 --iterations 400
-	$(paper) samples $(quick) --rows 10000 --iterations 300
+	$(paper) samples $(quick) --rows 5000 --iterations 300
 	$(paper) convergence $(quick) --iterations 1000
 
 need-data:
