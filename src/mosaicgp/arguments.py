@@ -14,7 +14,7 @@ from mosaicgp import validation
 from mosaicgp._version import __version__
 from mosaicgp.checkpoints import digest
 from mosaicgp.data.partition import PARTITIONS
-from mosaicgp.inference import exact, records
+from mosaicgp.inference import climb, records
 from mosaicgp.inference.parameters import Switches
 from mosaicgp.inference.schedule import Anneal, RobbinsMonro, Schedule
 from mosaicgp.job import Start
@@ -104,7 +104,7 @@ def _check_folder(folder: Path) -> None:
 
 def check_fit(plan: Plan, checkpoint: str | Path | None, resume: bool, snapshots: bool) -> None:
     """Check what a fit was asked for beside its plan."""
-    if snapshots and isinstance(plan.settings, exact.Settings):
+    if snapshots and isinstance(plan.settings, climb.Settings):
         raise ValueError(
             'snapshot_at: only stochastic inference has snapshots; set inference="stochastic".'
         )
@@ -125,9 +125,9 @@ def plan(given: Any, n: int) -> Plan:
     block_rows = or_auto(given.block_size, AUTO_BLOCK_SIZE[inference])
     max_iter = or_auto(given.max_iter, _auto_max_iter(given, inference, n, block_rows))
     tol = or_auto(given.tol, AUTO_TOL[inference])
-    settings: exact.Settings | records.Settings
+    settings: climb.Settings | records.Settings
     if inference == "exact":
-        settings = exact.Settings(
+        settings = climb.Settings(
             optimizer="cg" if given.optimizer == "cg" else "l-bfgs-b",
             max_iter=max_iter,
             tol=tol,

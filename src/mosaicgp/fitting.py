@@ -18,7 +18,7 @@ from mosaicgp.data.memory import give_back
 from mosaicgp.data.partition import Partition
 from mosaicgp.data.rows import ArrayRows, Rows, StandardRows, whole
 from mosaicgp.data.scaling import Scaling
-from mosaicgp.inference import exact
+from mosaicgp.inference import climb, exact
 from mosaicgp.inference.initial import starting_values
 from mosaicgp.inference.parameters import Free
 from mosaicgp.job import Job, Outcome, Start, result
@@ -44,7 +44,7 @@ def fit_rows(rows: Rows, plan: Plan, rng: np.random.Generator, job: Job) -> Outc
     give_back()
     streams = streams_of(rng)
     table = StandardRows(rows, scaling)
-    if isinstance(plan.settings, exact.Settings):
+    if isinstance(plan.settings, climb.Settings):
         return _fit_exact(table, plan, plan.settings, streams, job)
     task = Task(table, plan, plan.settings, streams, job, began)
     if not plan.switches.approximation.blocked:
@@ -59,7 +59,7 @@ def fit_rows(rows: Rows, plan: Plan, rng: np.random.Generator, job: Job) -> Outc
 
 
 def _fit_exact(
-    rows: StandardRows, plan: Plan, settings: exact.Settings, streams: Streams, job: Job
+    rows: StandardRows, plan: Plan, settings: climb.Settings, streams: Streams, job: Job
 ) -> Outcome:
     switches = plan.switches
     partition: Partition | None = None
@@ -71,7 +71,8 @@ def _fit_exact(
         blocks = chunk(*whole(rows), CHUNK_ROWS)
     origin = origin_of(rows, plan, streams.inducing, job.before)
     if job.before is not None:  # another jitter would be another prior of s
-        settings = replace(settings, jitter=max(settings.jitter, job.before.posterior.jitter))
+        jitter = max(settings.jitter, job.before.posterior.jitter)
+        settings = replace(settings, jitter=jitter, search=False)
     shift = rows.scaling.log_jacobian(rows.count())
 
     def random_start() -> Free:
@@ -85,7 +86,7 @@ def _fit_exact(
         settings,
         random_start,
         lambda progress: job.report(progress._replace(bound=progress.bound + shift)),
-        exact.Journal(job.checkpoint),
+        climb.Journal(job.checkpoint),
     )
     history = {
         "iteration": [p.iteration for p in outcome.history],

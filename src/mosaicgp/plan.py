@@ -8,7 +8,7 @@ from typing import Literal
 from mosaicgp.data.disk import bytes_of
 from mosaicgp.data.division import working_bytes
 from mosaicgp.data.rows import ArrayRows, Rows
-from mosaicgp.inference import exact, records
+from mosaicgp.inference import climb, records
 from mosaicgp.inference.parameters import Switches
 
 # Rows of a stochastic step.
@@ -41,14 +41,14 @@ class Plan:
     adapt_partition: bool
     batch_rows: int | None
     held_rows: int | None
-    settings: exact.Settings | records.Settings
+    settings: climb.Settings | records.Settings
     storage: Literal["auto", "memory", "disk"] = "auto"
     work_dir: str | None = None
 
 
 def rows_a_step(plan: Plan, n: int) -> int:
     """Rows of an iteration: all n of exact inference, else those of whole blocks, or a batch."""
-    if isinstance(plan.settings, exact.Settings):
+    if isinstance(plan.settings, climb.Settings):
         return n
     if not plan.switches.approximation.blocked:
         return plan.batch_rows or ROWS_A_STEP
@@ -59,7 +59,7 @@ def rows_a_step(plan: Plan, n: int) -> int:
 def bytes_on_disk(plan: Plan, rows: Rows) -> int:
     """Room that a fit takes on disk, at most."""
     n, d = rows.count(), rows.n_features
-    if isinstance(plan.settings, exact.Settings) or not on_disk(plan, n, d):
+    if isinstance(plan.settings, climb.Settings) or not on_disk(plan, n, d):
         return 0
     if not plan.switches.approximation.blocked:
         return 0 if isinstance(rows, ArrayRows) else bytes_of(n, d)

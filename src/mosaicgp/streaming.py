@@ -12,7 +12,7 @@ from mosaicgp.data.absorbing import absorb
 from mosaicgp.data.division import regroup
 from mosaicgp.data.partition import Partition
 from mosaicgp.data.rows import Rows
-from mosaicgp.inference import exact
+from mosaicgp.inference import climb, exact
 from mosaicgp.inference.anchor import anchor_of
 from mosaicgp.inference.parameters import Fixed, Free, Switches, release
 from mosaicgp.inference.result import FitResult, Status
@@ -73,7 +73,7 @@ def updated(
             Fixed(*map(np.asarray, fixed)),
             blocks,
             switches,
-            exact.Settings(max_iter=MAX_ITER, max_time=left, jitter=posterior.jitter),
+            climb.Settings(max_iter=MAX_ITER, max_time=left, jitter=posterior.jitter, search=False),
             lambda: start,  # noqa: B023 - called, if at all, before the next turn
             anchor=anchor,
         )

@@ -3,7 +3,8 @@
 import numpy as np
 
 from mosaicgp.data.blocks import group
-from mosaicgp.inference.exact import Settings, fit_exact
+from mosaicgp.inference.climb import Settings
+from mosaicgp.inference.exact import fit_exact
 from mosaicgp.inference.initial import starting_values
 from mosaicgp.inference.parameters import Fixed, Switches
 from mosaicgp.model.family import APPROXIMATIONS

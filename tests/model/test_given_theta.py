@@ -13,8 +13,8 @@ from numpy.testing import assert_allclose
 
 import reference
 from mosaicgp.model.bound import Block, data_bound, total_statistics
-from mosaicgp.model.dense import dense_statistics
-from mosaicgp.model.expectations import ClosedForm
+from mosaicgp.model.dense import dense_statistics, terms_statistics
+from mosaicgp.model.expectations import ClosedForm, unit_upsilon
 from mosaicgp.model.given_theta import (
     nodes_shape,
     row_statistics,
@@ -37,10 +37,26 @@ def positive(rng, n):
 def plain_dense(K, K_bb, C, y):
     chol = jnp.linalg.cholesky(C)
     u = cho_solve((chol, True), y)
-    Q = sum(K[:, t].T @ cho_solve((chol, True), K[:, t]) for t in range(K.shape[1]))
     log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(chol)))
     trace = jnp.trace(cho_solve((chol, True), K_bb))
-    return Q, K[:, 0].T @ u, -0.5 * (log_det + y @ u + trace)
+    return K.T @ cho_solve((chol, True), K), K.T @ u, -0.5 * (log_det + y @ u + trace)
+
+
+def plain_terms(K, C):
+    return sum(K[:, t].T @ jnp.linalg.solve(C, K[:, t]) for t in range(K.shape[1]))
+
+
+def own_terms(K, C):
+    return terms_statistics(K, C, jax.lax.stop_gradient(jnp.linalg.inv(C)))
+
+
+ROWS = np.random.default_rng(1).normal(size=(7, 11))
+
+
+def plain_upsilon(A, B, nu, xi):
+    delta2 = (A[:, None] - B[None]) ** 2
+    s2 = 1.0 + xi * delta2
+    return jnp.prod(jnp.exp(-0.5 * nu**2 * delta2 / s2) / jnp.sqrt(s2), axis=2)
 
 
 def plain_whiten(Sigma, Q, g):
@@ -87,14 +103,24 @@ PAIRS = {
         lambda rng: (positive(rng, 70), positive(rng, 70), rng.normal(size=70)),
     ),
     "dense_statistics": (
-        lambda K, B, C, y: dense_statistics(K, symmetric(B), symmetric(C), y),
+        lambda K, B, C, y: dense_statistics(K, symmetric(B), symmetric(C), y)[:3],
         lambda K, B, C, y: plain_dense(K, symmetric(B), symmetric(C), y),
         lambda rng: (
-            rng.normal(size=(80, 3, 5)),
+            rng.normal(size=(80, 5)),
             positive(rng, 80),
             positive(rng, 80),
             rng.normal(size=80),
         ),
+    ),
+    "terms_statistics": (
+        lambda K, C: (own_terms(K, symmetric(C)),),
+        lambda K, C: (plain_terms(K, symmetric(C)),),
+        lambda rng: (rng.normal(size=(80, 3, 5)), positive(rng, 80)),
+    ),
+    "unit_upsilon": (
+        lambda nu, xi: (unit_upsilon(jnp.asarray(ROWS), jnp.asarray(ROWS[:4]), nu, xi),),
+        lambda nu, xi: (plain_upsilon(ROWS, ROWS[:4], nu, xi),),
+        lambda rng: (rng.normal(size=11), rng.uniform(0.1, 2.0, size=11)),
     ),
     "projected_gram": (
         lambda U, X: (own_projected(symmetric(U), X),),
@@ -114,7 +140,13 @@ PAIRS = {
 }
 
 
-SYMMETRIC = ("row_statistics", "whiten", "dense_statistics", "projected_gram")
+SYMMETRIC = (
+    "row_statistics",
+    "whiten",
+    "dense_statistics",
+    "terms_statistics",
+    "projected_gram",
+)
 
 
 @pytest.mark.parametrize("name", PAIRS)

@@ -96,6 +96,7 @@ def unpacked(learned: Array, free: Free, switches: Switches) -> Free:
     return free._replace(**fields)
 
 
+@partial(jax.jit, static_argnames="switches")  # op by op it would take a second to compile
 def initial_state(free: Free, switches: Switches, eta: NaturalParameters | None = None) -> State:
     """Start at ``free`` with q(s) = p(s), or at the given q(s)."""
     learned = packed(free, switches)

@@ -16,10 +16,19 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from mosaicgp.model.dense import dense_statistics
-from mosaicgp.model.expectations import Mehler, Route, first_order, omega, psi, upsilon
+from mosaicgp.model.dense import dense_statistics, terms_statistics
+from mosaicgp.model.expectations import (
+    Mehler,
+    Route,
+    first_terms,
+    omega,
+    psi,
+    unit_omega,
+    upsilon,
+    where_wanted,
+)
 from mosaicgp.model.kernel import inducing_cholesky, right_whiten
-from mosaicgp.model.linalg import cholesky, triangular_inverse
+from mosaicgp.model.linalg import outer_congruence, symmetric_slope, triangular_inverse
 from mosaicgp.model.noise import DiagonalFactor, Noise, NoiseParameters, NoiseState
 from mosaicgp.model.posterior import (
     InducingPosterior,
@@ -77,12 +86,13 @@ def block_statistics(
     block: Block,
     noise: Noise,
     route: Route,
+    beyond: Array | bool = True,
 ) -> Statistics:
-    """The statistics of one block."""
+    """The statistics of one block; ``beyond`` as of ``psi``."""
     theta, Z = parameters.theta, parameters.Z
     X, y, mask = block
     if noise.correlated and _stack_bytes(route, X.shape[0], Z) <= STACK_BYTES:
-        return _by_products(parameters, prepared, block, noise, route)
+        return _by_products(parameters, prepared, block, noise, route, beyond)
     factor = noise.factor(prepared.noise, X, mask)
     white_y = factor.whiten(y[:, None])[:, 0]
     mean = right_whiten(omega(X, Z, theta) * mask[:, None], prepared.L)
@@ -94,7 +104,8 @@ def block_statistics(
         trace = jnp.sum(factor.inverse() * upsilon(X, X, theta) * both)
     n = jnp.sum(mask)
     constant = -0.5 * (n * jnp.log(2 * jnp.pi) + factor.log_det() + white_y @ white_y + trace)
-    return Statistics(psi(X, mask, Z, factor, theta, route, prepared.L), projection, constant)
+    of_block = psi(X, mask, Z, factor, theta, route, prepared.L, beyond)
+    return Statistics(of_block, projection, constant)
 
 
 def _stack_bytes(route: Route, n: int, Z: Array) -> float:
@@ -114,20 +125,29 @@ def _saved_bytes(route: Route, blocks: Block, Z: Array, noise: Noise) -> float:
 
 
 def _by_products(
-    parameters: Parameters, prepared: Prepared, block: Block, noise: Noise, route: Route
+    parameters: Parameters,
+    prepared: Prepared,
+    block: Block,
+    noise: Noise,
+    route: Route,
+    beyond: Array | bool,
 ) -> Statistics:
-    """The same for correlated noise from all matrices of the expansion at once: a few large
-    products, without derivatives of factors (of independent noise they would take longer than term
-    by term)."""
+    """The same for correlated noise by a few large products, without derivatives of factors (of
+    independent noise they would take longer than term by term)."""
     theta, Z = parameters.theta, parameters.Z
     X, y, mask = block
-    order = route.order if isinstance(route, Mehler) else 0
-    stack = first_order(X, Z, theta, order) * mask[:, None, None]
-    n, t, m = stack.shape
-    white = (stack.reshape(n * t, m) @ prepared.L_inverse.T).reshape(n, t, m)
+    unit = unit_omega(X, Z, theta) * mask[:, None]
     K_bb = upsilon(X, X, theta) * (mask[:, None] * mask[None, :])
     C = noise.covariance(prepared.noise, X, mask)
-    Q, g, constant = dense_statistics(white, K_bb, C, y)
+    Q, g, constant, C_inv = dense_statistics(unit @ prepared.L_inverse.T, K_bb, C, y)
+    if route != Mehler(0):
+        C_inv = lax.stop_gradient(C_inv)
+
+        def terms(Z: Array, unit: Array, theta: ThetaPosterior, C: Array) -> Array:
+            return terms_statistics(first_terms(X, Z, unit, theta), C, C_inv)
+
+        rest = where_wanted(beyond, terms, (Z, unit, theta, C), Z.shape[0])
+        Q = Q + outer_congruence(prepared.L_inverse, symmetric_slope(rest))
     second, size = theta.alpha**2 + theta.beta, jnp.sum(mask)
     constant = constant - 0.5 * size * jnp.log(2 * jnp.pi)
     return Statistics(second * Q, theta.alpha * g, constant)
@@ -139,15 +159,16 @@ def total_statistics(
     noise: Noise,
     route: Route,
     jitter: Array,
+    beyond: Array | bool = True,
 ) -> Statistics:
     """Summed statistics of all blocks, stacked in front: X (B, n, d), y (B, n), mask (B, n)."""
     prepared = prepare(parameters, noise, jitter)
     if blocks.X.shape[0] == 1:  # a loop would only be compiled in vain
         block = jax.tree.map(lambda part: part[0], blocks)
-        return block_statistics(parameters, prepared, block, noise, route)
+        return block_statistics(parameters, prepared, block, noise, route, beyond)
 
     def one(parameters: Parameters, prepared: Prepared, block: Block) -> Statistics:
-        return block_statistics(parameters, prepared, block, noise, route)
+        return block_statistics(parameters, prepared, block, noise, route, beyond)
 
     if _saved_bytes(route, blocks, parameters.Z, noise) > STACK_BYTES:
         # Recomputed in the backward pass, so that memory is that of one block.
@@ -212,8 +233,21 @@ def collapsed_bound(statistics: Statistics, before: NaturalParameters | None = N
     return statistics.constant + 0.5 * jnp.trace(statistics.psi) + value
 
 
+@jax.custom_vjp
 def _log_normaliser(eta: NaturalParameters) -> Array:
     """½hᵀP⁻¹h − ½log|P| of natural parameters (h, P)."""
-    chol = cholesky(eta.precision)
-    fit = jax.scipy.linalg.solve_triangular(chol, eta.precision_mean, lower=True)
-    return 0.5 * (fit @ fit) - jnp.sum(jnp.log(jnp.diagonal(chol)))
+    return _log_normaliser_forward(eta)[0]
+
+
+def _log_normaliser_forward(eta: NaturalParameters) -> tuple[Array, InducingPosterior]:
+    q = from_natural(eta)
+    log_det = -2.0 * jnp.sum(jnp.log(jnp.diagonal(q.v_root)))
+    return 0.5 * (eta.precision_mean @ q.v_mean - log_det), q
+
+
+def _log_normaliser_backward(q: InducingPosterior, bar: Array) -> tuple[NaturalParameters]:
+    second_moment = q.v_cov() + jnp.outer(q.v_mean, q.v_mean)
+    return (NaturalParameters(bar * q.v_mean, -0.5 * bar * second_moment),)
+
+
+_log_normaliser.defvjp(_log_normaliser_forward, _log_normaliser_backward)

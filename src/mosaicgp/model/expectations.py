@@ -15,6 +15,7 @@ Two routes to Ψ share one interface, ``psi``: ``ClosedForm`` (the sum above) an
 expansion in powers of ξ, every term positive semidefinite).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations_with_replacement
@@ -32,6 +33,10 @@ from mosaicgp.model.posterior import ThetaPosterior
 
 # Chunks that stay in a core's cache; larger ones are no faster.
 DEFAULT_MEMORY = 2 * 2**20
+
+# Inputs whose factors of Υ are multiplied before their logarithm is taken: few enough that the
+# product stays finite for inputs that are a thousand standard deviations apart.
+UPSILON_GROUP = 8
 
 
 @dataclass(frozen=True)
@@ -68,17 +73,64 @@ def omega(X: Array, Z: Array, q: ThetaPosterior) -> Array:
 
 
 def upsilon(A: Array, B: Array, q: ThetaPosterior) -> Array:
-    """Υ = E[K_AB] (n, m)."""
+    """Υ = E[K_AB] (n, m); rows are data, and no derivative is taken in them."""
+    A, B = lax.stop_gradient((A, B))
+    return (q.alpha**2 + q.beta) * unit_upsilon(A, B, q.nu, q.xi)
 
-    def add_dimension(exponent: Array, column: tuple[Array, Array, Array, Array]) -> tuple:
-        a, b, nu, xi = column
-        delta2 = (a[:, None] - b[None, :]) ** 2
-        s2 = 1.0 + xi * delta2
-        return exponent - 0.5 * (jnp.log(s2) + nu**2 * delta2 / s2), None
+
+@jax.custom_vjp
+def unit_upsilon(A: Array, B: Array, nu: Array, xi: Array) -> Array:
+    """Π_k (1 + ξδ²)^−½ exp(−½ν²δ² / (1 + ξδ²)), δ = a − b, for all pairs of rows (n, m).
+
+    One logarithm serves several inputs, and the derivative, written out, needs none.
+    """
+    return _upsilon_forward(A, B, nu, xi)[0]
+
+
+_UpsilonSaved = tuple[Array, Array, Array, Array, Array]
+
+
+def _upsilon_forward(A: Array, B: Array, nu: Array, xi: Array) -> tuple[Array, _UpsilonSaved]:
+    def add(exponent: Array, group: tuple[Array, ...]) -> tuple[Array, None]:
+        determinant = jnp.ones_like(exponent)
+        for a, b, nu_k, xi_k in zip(*group, strict=True):
+            delta2 = (a[:, None] - b[None, :]) ** 2
+            s2 = 1.0 + xi_k * delta2
+            exponent, determinant = exponent + nu_k**2 * delta2 / s2, determinant * s2
+        return exponent + jnp.log(determinant), None
 
     start = jnp.zeros((A.shape[0], B.shape[0]), dtype=A.dtype)
-    exponent, _ = lax.scan(jax.checkpoint(add_dimension), start, (A.T, B.T, q.nu, q.xi))
-    return (q.alpha**2 + q.beta) * jnp.exp(exponent)
+    exponent, _ = lax.scan(add, start, _grouped(A, B, nu, xi))
+    value = jnp.exp(-0.5 * exponent)
+    return value, (A, B, nu, xi, value)
+
+
+def _grouped(A: Array, B: Array, nu: Array, xi: Array) -> tuple[Array, ...]:
+    """The inputs in groups, in front, the last filled up with some that change nothing."""
+    d = A.shape[1]
+    size = min(d, UPSILON_GROUP)
+    pad = -d % size
+    columns = (jnp.pad(A.T, ((0, pad), (0, 0))), jnp.pad(B.T, ((0, pad), (0, 0))))
+    numbers = (jnp.pad(nu, (0, pad)), jnp.pad(xi, (0, pad)))
+    return tuple(part.reshape(-1, size, *part.shape[1:]) for part in columns + numbers)
+
+
+def _upsilon_backward(saved: _UpsilonSaved, bar: Array) -> tuple[Array, Array, Array, Array]:
+    A, B, nu, xi, value = saved
+    H = bar * value
+
+    def one(column: tuple[Array, Array, Array, Array]) -> tuple[Array, Array]:
+        a, b, nu_k, xi_k = column
+        delta2 = (a[:, None] - b[None, :]) ** 2
+        ratio = delta2 / (1.0 + xi_k * delta2)
+        first, second = jnp.sum(H * ratio), jnp.sum(H * ratio**2)
+        return -nu_k * first, 0.5 * (nu_k**2 * second - first)
+
+    nu_bar, xi_bar = lax.map(one, (A.T, B.T, nu, xi))
+    return jnp.zeros_like(A), jnp.zeros_like(B), nu_bar, xi_bar
+
+
+unit_upsilon.defvjp(_upsilon_forward, _upsilon_backward)
 
 
 def psi(
@@ -89,8 +141,12 @@ def psi(
     q: ThetaPosterior,
     route: Route,
     L: Array,
+    beyond: Array | bool = True,
 ) -> Array:
-    """L⁻¹ΨL⁻ᵀ of one block (m, m), by the given route; L = I gives Ψ itself."""
+    """L⁻¹ΨL⁻ᵀ of one block (m, m), by the given route; L = I gives Ψ itself.
+
+    ``beyond``: whether an expansion goes beyond order zero now.
+    """
     unit = unit_omega(X, Z, q) * mask[:, None]
     white = factor.whiten(right_whiten(unit, L))
     total = white.T @ white
@@ -98,13 +154,28 @@ def psi(
         if isinstance(route, ClosedForm):
             rest = _remainder(X, Z, unit, factor, q, route.memory)
         else:
-            rest = _mehler_terms(X, Z, unit, factor, q, route.order)
+            terms = partial(_mehler_terms, route.order, X)
+            rest = where_wanted(beyond, terms, (Z, unit, factor, q), Z.shape[0])
         total = total + solve_triangular(L, solve_triangular(L, rest, lower=True).T, lower=True)
     return (q.alpha**2 + q.beta) * total
 
 
 # ---------------------------------------------------------------------------------------------
 # The Mehler expansion
+
+
+def where_wanted(
+    wanted: Array | bool, terms: Callable[..., Array], arguments: tuple, m: int
+) -> Array:
+    """The terms (m, m), or zero without their cost where a traced ``wanted`` is false."""
+    if isinstance(wanted, bool):
+        assert wanted, "to leave them out for good, ask for another route"
+        return terms(*arguments)
+    zero = jnp.zeros((m, m), dtype=jax.tree.leaves(arguments)[0].dtype)
+    # Computed again in the backward pass: to be saved, they would need room even when left out.
+    return jax.checkpoint(lambda *parts: lax.cond(wanted, terms, lambda *_: zero, *parts))(
+        *arguments
+    )
 
 
 def multi_indices(d: int, order: int) -> list[tuple[int, ...]]:
@@ -157,21 +228,18 @@ def mehler_factor(X: Array, Z: Array, q: ThetaPosterior, dims: Array, degrees: A
     return factor
 
 
-def first_order(X: Array, Z: Array, q: ThetaPosterior, order: int) -> Array:
-    """ω and, with ``order`` one, √ξ_k ∂ω/∂ν_k for every k, at unit amplitude (n, t, m).
+def first_terms(X: Array, Z: Array, unit: Array, q: ThetaPosterior) -> Array:
+    """√ξ_k ∂ω/∂ν_k for every k at unit amplitude (n, d, m), given ω.
 
-    Ψ to that order is Σ_t K_tᵀC⁻¹K_t of these, times α² + β.
+    Ψ to first order is that to order zero plus (α² + β) Σ_k K_kᵀC⁻¹K_k of these.
     """
-    unit = unit_omega(X, Z, q)[:, None]
-    if order == 0:
-        return unit
     slope = -jnp.sqrt(q.xi) * X / (1.0 + q.xi * X**2)
     factors = slope[:, :, None] * ((q.nu * X)[:, :, None] - Z.T[None])
-    return jnp.concatenate([unit, unit * factors], axis=1)
+    return unit[:, None] * factors
 
 
 def _mehler_terms(
-    X: Array, Z: Array, unit: Array, factor: Factor, q: ThetaPosterior, order: int
+    order: int, X: Array, Z: Array, unit: Array, factor: Factor, q: ThetaPosterior
 ) -> Array:
     """Σ over the terms of degree 1 to ``order``, at unit amplitude (m, m)."""
 

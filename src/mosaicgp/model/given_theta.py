@@ -73,7 +73,7 @@ def _correlated(
         (lam,), (sigma_f,) = nodes_to_theta(node, parameters.theta)
         K = cross(X, parameters.Z, lam, sigma_f) * mask[:, None]
         K_bb = gram(X, lam, sigma_f**2) * (mask[:, None] * mask[None, :])
-        return dense_statistics(K[:, None], K_bb, noise.covariance(state, X, mask), y)
+        return dense_statistics(K, K_bb, noise.covariance(state, X, mask), y)[:3]
 
     if blocks.X.shape[0] == 1:
         block = jax.tree.map(lambda part: part[0], blocks)

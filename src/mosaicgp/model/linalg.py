@@ -20,16 +20,16 @@ SUBSTITUTE_UP_TO = 64
 
 def cholesky(A: Array) -> Array:
     """Lower factor of a symmetric positive definite matrix; NaN where it is not one."""
-    return jnp.tril(lax.linalg.cholesky(_symmetric_slope(A), symmetrize_input=False))
+    return jnp.tril(lax.linalg.cholesky(symmetric_slope(A), symmetrize_input=False))
 
 
 @jax.custom_vjp
-def _symmetric_slope(A: Array) -> Array:
+def symmetric_slope(A: Array) -> Array:
     """A itself; a slope that comes back is made symmetric."""
     return A
 
 
-_symmetric_slope.defvjp(lambda A: (A, None), lambda _, A_bar: (0.5 * (A_bar + A_bar.T),))
+symmetric_slope.defvjp(lambda A: (A, None), lambda _, A_bar: (0.5 * (A_bar + A_bar.T),))
 
 
 def upper_root(A: Array) -> Array:

@@ -1,0 +1,260 @@
+"""A climb: SciPy's optimisers on a bound that need not be finite everywhere, within a budget, with
+a journal and a memory of the best point."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize
+
+from mosaicgp.checkpoints import Checkpoint, Snapshot
+from mosaicgp.inference.parameters import Free
+from mosaicgp.inference.result import Status, Stop, call_back
+
+# Iterations in a row that gain less than the tolerance before a climb has converged.
+PATIENCE = 4
+
+# A ν below the first share of its start has gone to sleep: the bound is stationary at ν = 0 and a
+# long step can land there. It is woken at the second share, where that raises the bound.
+ASLEEP, AWAKE = 0.1, 0.5
+
+# A line search that fails after an iteration that gained more than this (nats) has stalled.
+STALL_GAIN = 1.0
+
+# A search in at most so many parameters keeps all of their curvature: fewer evaluations, and on
+# some tables a better optimum, than with that of the last steps alone.
+DENSE_CURVATURE = 1000
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to climb. ``search``: the start is a guess, and a coarse climb finds a better one."""
+
+    optimizer: Literal["l-bfgs-b", "cg"] = "l-bfgs-b"
+    max_iter: int = 300
+    tol: float = 0.02
+    max_time: float | None = None
+    n_restarts: int = 0
+    jitter: float = 1e-8
+    search: bool = True
+
+
+class Progress(NamedTuple):
+    """One iteration: the bound in standardised units, seconds since the start, step length."""
+
+    iteration: int
+    bound: float
+    seconds: float
+    step: float
+
+
+class Journal:
+    """Evaluations of the bound, in order, in a checkpoint.
+
+    SciPy's optimisers keep their state to themselves; but they are deterministic, so a fit goes on
+    by starting again and being told, for as long as the journal lasts, what it found before. Where
+    it asks for another point, as one with a larger ``max_iter`` does in the end, the rest of the
+    journal is of a course it does not take, and is dropped.
+    """
+
+    STAGE = "exact"
+
+    def __init__(self, checkpoint: Checkpoint | None = None) -> None:
+        self._checkpoint = checkpoint
+        before = None if checkpoint is None else checkpoint.read(self.STAGE)
+        self._points = [] if before is None else list(before.arrays["points"])
+        self._entries = [] if before is None else list(before.arrays["entries"])
+        self._told = 0
+
+    def evaluate(self, point: np.ndarray, compute: Callable[[], np.ndarray]) -> np.ndarray:
+        """The bound and its gradient (1 + p,) at a point: the next entry, or what ``compute``
+        returns. All that the bound depends on is in ``point``."""
+        if self._checkpoint is None:
+            return compute()
+        k = self._told
+        if k < len(self._entries) and not np.array_equal(self._points[k], point):
+            del self._points[k:], self._entries[k:]
+        if k == len(self._entries):
+            self._entries.append(compute())
+            self._points.append(point)
+            if self._checkpoint.due():
+                arrays = {"points": np.array(self._points), "entries": np.array(self._entries)}
+                self._checkpoint.write(self.STAGE, Snapshot(arrays, {}))
+        self._told += 1
+        return self._entries[k]
+
+
+Evaluate = Callable[[Free], tuple[Any, dict[str, Any]]]
+
+# The free parameters that say how wide q(θ) is.
+SPREADS = ("log_xi", "log_beta")
+
+# How often they are moved to their own optimum before a climb, and by how much at most at once.
+NARROWINGS, MOST = 2, 6.0
+
+
+class Watch(NamedTuple):
+    """What the climbs of one fit share: their budget, their trace, and who is told of it."""
+
+    settings: Settings
+    began: float
+    history: list[Progress]
+    report: Callable[[Progress], Any]
+    journal: Journal
+
+
+class Climb:
+    """One run of the optimiser: the objective it calls, and the best point it has seen."""
+
+    def __init__(
+        self,
+        start: Free,
+        names: tuple[str, ...],
+        evaluate: Evaluate,
+        key: tuple[float, ...],
+        rows: float,
+        watch: Watch,
+        method: str,
+    ) -> None:
+        self.free = self.best = start
+        self.best_bound = -np.inf
+        self.error: Exception | None = None
+        self.rejected = 0
+        self._names, self._evaluate, self._key, self._n = names, evaluate, key, rows
+        self._watch, self._settings = watch, watch.settings
+        self._method = method
+        self._last = self._pack(start)
+        self._last_bound = -np.inf
+        self._last_gain = 0.0
+        self._idle = 0
+
+    def _pack(self, free: Free) -> np.ndarray:
+        return np.concatenate([np.ravel(getattr(free, name)) for name in self._names])
+
+    def _unpack(self, vector: np.ndarray) -> dict[str, Any]:
+        learned, start = {}, 0
+        for name in self._names:
+            shape = np.shape(getattr(self.free, name))
+            size = int(np.prod(shape))
+            learned[name] = vector[start : start + size].reshape(shape)
+            start += size
+        return learned
+
+    def objective(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
+        """−L/N and its gradient; a point that is not finite is a wall, not an error."""
+        limit = self._settings.max_time
+        late = limit is not None and perf_counter() > self._watch.began + limit
+        if late and np.isfinite(self.best_bound):
+            raise Stop(
+                "max_time",
+                f"the time budget of {limit:g} s ran out after {len(self._watch.history)} "
+                "iterations, before the fit converged; the best state so far is kept",
+            )
+        learned = self._unpack(vector)
+
+        def compute() -> np.ndarray:
+            value, gradient = self._evaluate(self.free._replace(**learned))
+            return np.concatenate([[value], *(np.ravel(gradient[name]) for name in self._names)])
+
+        found = self._watch.journal.evaluate(np.append(vector, self._key), compute)
+        bound, flat = float(found[0]), found[1:]
+        if not (np.isfinite(bound) and np.all(np.isfinite(flat))):
+            self.rejected += 1
+            if not np.isfinite(self.best_bound):
+                raise Stop("failed", "the bound is not finite at the start")
+            return 1e10, np.zeros_like(vector)
+        if bound > self.best_bound:
+            self.best, self.best_bound = self.free._replace(**learned), bound
+        return -bound / self._n, -flat / self._n
+
+    def _narrow(self) -> None:
+        """Take ξ and β to where the bound is highest in each of them, if all but their entropy is
+        linear in them: there ½ = −∂(rest)/∂log ξ."""
+        spreads = np.concatenate(
+            [np.full(np.size(getattr(self.free, n)), n in SPREADS) for n in self._names]
+        )
+        for _ in range(NARROWINGS):
+            vector = self._pack(self.best)
+            slope = -self._n * self.objective(vector)[1]
+            move = np.clip(-np.log(np.maximum(1.0 - 2.0 * slope, 1e-3)), -MOST, MOST)
+            self.objective(vector + np.where(spreads, move, 0.0))
+
+    def iterated(self, vector: np.ndarray) -> None:
+        """Called by SciPy after each iteration."""
+        step = float(np.linalg.norm(vector - self._last))
+        seconds = perf_counter() - self._watch.began
+        progress = Progress(len(self._watch.history) + 1, self.best_bound, seconds, step)
+        self._watch.history.append(progress)
+        call_back(self._watch.report, progress)
+        gain = self.best_bound - self._last_bound
+        self._last_gain = gain
+        self._idle = self._idle + 1 if gain < self._settings.tol else 0
+        self._last, self._last_bound = vector.copy(), self.best_bound
+        if self._idle >= PATIENCE:
+            raise StopIteration
+
+    def run(self, narrow: bool = False) -> tuple[Status, str]:
+        """Climb until something ends it, with ξ and β near their optimum from the start."""
+        try:
+            if narrow:
+                self._narrow()
+            status, message = self._minimise()
+            if status == "converged" and self._woken():
+                return self._minimise()
+        except Stop as end:
+            self.error = end.error
+            return end.status, end.message
+        except KeyboardInterrupt:
+            if not np.isfinite(self.best_bound):
+                raise
+            return "interrupted", "interrupted; the best state so far is kept"
+        return status, message
+
+    def _woken(self) -> bool:
+        """Whether the bound rises by waking one of the ν that went to sleep, one at a time."""
+        converged, best_bound = self.best, self.best_bound
+        start = 1.0 / np.sqrt(np.size(converged.nu))
+        for i in np.flatnonzero(np.abs(converged.nu) < ASLEEP * start):
+            nu = np.array(converged.nu)
+            nu[i] = AWAKE * start
+            self.objective(self._pack(converged._replace(nu=nu)))
+        return self.best_bound > best_bound + self._settings.tol
+
+    def _minimise(self) -> tuple[Status, str]:
+        """One call of SciPy, from the best point so far."""
+        self._idle = 0
+        left = self._settings.max_iter - len(self._watch.history)
+        if left <= 0:
+            return "max_iter", self._exhausted()
+        # The tolerance is applied in ``iterated``, alike for all optimisers.
+        options: dict[str, Any] = {"maxiter": left, "gtol": 1e-12}
+        if self._method == "l-bfgs-b":
+            options |= {"ftol": 0.0, "maxcor": 20, "maxfun": 10 * left}
+        result = minimize(
+            self.objective,
+            self._pack(self.best),
+            jac=True,
+            method=self._method.upper(),
+            callback=self.iterated,
+            options=options,
+        )
+        if self._idle >= PATIENCE:
+            return "converged", "converged: the bound no longer improves"
+        if result.nit >= left or result.status == 1:
+            return "max_iter", self._exhausted()
+        if self._last_gain > STALL_GAIN:
+            return "stalled", (
+                f"the line search failed while the bound was still rising ({result.message}); "
+                "try another optimizer, fewer inducing points, or look for outliers in X and y"
+            )
+        # What SciPy calls an abnormal line search is mostly one that finds no gain at the
+        # precision of the bound.
+        return "converged", "converged: no direction improves the bound"
+
+    def _exhausted(self) -> str:
+        return (
+            f"stopped after {len(self._watch.history)} iterations without converging; raise "
+            "max_iter, or tol if the bound in history_ is flat enough"
+        )
