@@ -100,3 +100,25 @@ def test_predictions_and_densities_go_back_to_the_users_units(seed, exponent):
     standardised = norm.logpdf(scaling.transform_y(y), mean, std).sum()
     in_user_units = norm.logpdf(y, user_mean, user_std).sum()
     np.testing.assert_allclose(standardised + scaling.log_jacobian(20), in_user_units, rtol=1e-9)
+
+
+@pytest.mark.parametrize("chunk", [7, 1000])
+@pytest.mark.parametrize("share", [0.002, 0.5, 0.999])
+def test_a_flag_has_at_least_a_quarter_of_its_distance_as_scale(share, chunk):
+    """Rare or not, and also where the first rows do not show its second value."""
+    rng = np.random.default_rng(0)
+    flag = np.sort(np.where(rng.permutation(1000) < 1000 * share, 5.0, -1.0))
+    third = np.where(np.arange(1000) == 999, 0.5, (np.arange(1000) > 990).astype(float))
+    X = np.column_stack([flag, third, rng.standard_normal(1000)])
+    scaling = Scaling.of_chunks(
+        (X[k : k + chunk], flag[k : k + chunk]) for k in range(0, 1000, chunk)
+    )
+    assert scaling.X_scale[0] == pytest.approx(max(6.0 / 4.0, flag.std()))
+    np.testing.assert_allclose(scaling.X_scale[1:], X[:, 1:].std(axis=0))  # three values, many
+    assert scaling.y_scale == pytest.approx(flag.std())
+    assert np.ptp(scaling.transform_X(X)[:, 0]) <= 4.0 + 1e-12
+
+
+def test_a_flag_of_huge_values_has_a_finite_scale():
+    X = np.where(np.arange(100) == 0, 1e300, -1e300)[:, None]
+    assert np.isfinite(Scaling.fit(X, np.arange(100.0)).X_scale[0])

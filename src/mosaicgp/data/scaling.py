@@ -17,12 +17,20 @@ Array = NDArray[np.float64]
 # up to rounding (0.3 against 0.1 + 0.2): standardising it would make a feature out of the rounding.
 _ROUNDING_ULPS = 10
 
+# Two values of an input lie at most this many scales apart if there are no others. By its standard
+# deviation a rare flag would lie a hundred away, and every row that has it far from all others.
+_FLAG_SCALES = 4.0
+
 _CHUNK_ROWS = 2**16
 
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """Means and scales: standardised = (user - mean) / scale. Constant columns have scale 1."""
+    """Means and scales: standardised = (user - mean) / scale.
+
+    The scale is the standard deviation, 1 of a constant column, and of an input with two values at
+    least a quarter of their distance.
+    """
 
     X_mean: Array  # (d,)
     X_scale: Array  # (d,)
@@ -31,7 +39,7 @@ class Scaling:
 
     @classmethod
     def fit(cls, X: ArrayLike, y: ArrayLike) -> Scaling:
-        """Means and standard deviations of the columns of X (n, d) and of y (n,)."""
+        """Means and scales of the columns of X (n, d) and of y (n,)."""
         X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
         starts = range(0, len(y), _CHUNK_ROWS)
         return cls.of_chunks((X[k : k + _CHUNK_ROWS], y[k : k + _CHUNK_ROWS]) for k in starts)
@@ -49,7 +57,8 @@ class Scaling:
         ):
             moments.add(*found)
         mean, scale = moments.mean_and_scale()
-        return cls(mean[:-1], scale[:-1], float(mean[-1]), float(scale[-1]))
+        X_scale = np.maximum(scale[:-1], moments.flag_scale()[:-1])
+        return cls(mean[:-1], X_scale, float(mean[-1]), float(scale[-1]))
 
     def transform_X(self, X: ArrayLike) -> Array:
         """User's inputs (n, d) to standardised inputs (n, d)."""
@@ -84,7 +93,7 @@ class Scaling:
 
 
 class _Moments:
-    """Mean and standard deviation of columns, one pass.
+    """Mean and standard deviation of columns, and which have two values; one pass.
 
     Shifting by the first row and scaling by a power of two (which is exact) keeps small variation
     on a huge offset, and squares of tiny or huge values, within reach. Parts are joined by the
@@ -99,20 +108,45 @@ class _Moments:
         self._n = 0
         self._mean = np.zeros_like(self._origin)
         self._squares = np.zeros_like(self._origin)  # sum of squared deviations from the mean
+        # Columns that have no more than two values in the first part, and their least and greatest.
+        self._few = np.arange(first.shape[1])
+        extremes = self._extremes(first)
+        self._few = np.flatnonzero(np.isfinite(extremes).all(axis=0))
+        self._range = extremes[:, self._few]
 
-    def of(self, part: Array) -> tuple[int, Array, Array]:
-        """Rows of a part (k, c), their mean, and their squared deviations from it."""
+    def _extremes(self, part: Array) -> Array:
+        """Least and greatest value of the columns in question (2, ·), NaN of one with others."""
+        part = part[:, self._few]
+        lowest, highest = part.min(axis=0), part.max(axis=0)
+        others = np.any((part != lowest) & (part != highest), axis=0)
+        return np.where(others, np.nan, np.stack([lowest, highest]))
+
+    def of(self, part: Array) -> tuple[int, Array, Array, Array]:
+        """Rows of a part (k, c), their mean, their squared deviations from it, and the two values
+        of columns that may have no more."""
         scaled = (part - self._origin) / self._unit
         mean = scaled.mean(axis=0)
         scaled -= mean
-        return len(part), mean, np.einsum("ij,ij->j", scaled, scaled)
+        squares = np.einsum("ij,ij->j", scaled, scaled)
+        return len(part), mean, squares, self._extremes(part)
 
-    def add(self, k: int, mean: Array, squares: Array) -> None:
+    def add(self, k: int, mean: Array, squares: Array, extremes: Array) -> None:
         """Count the rows of a part."""
+        both = np.stack([*self._range, *extremes])
+        merged = np.stack([both.min(axis=0), both.max(axis=0)])
+        others = np.any((both != merged[0]) & (both != merged[1]), axis=0)
+        self._range = np.where(others, np.nan, merged)
         shift, n = mean - self._mean, self._n + k
         self._squares += squares + shift**2 * (self._n * k / n)
         self._mean += shift * (k / n)
         self._n = n
+
+    def flag_scale(self) -> Array:
+        """The least scale of columns that have two values (c,), 0 for the others."""
+        scale = np.zeros_like(self._origin)
+        lowest, highest = self._range / _FLAG_SCALES
+        scale[self._few] = np.nan_to_num(highest - lowest)
+        return scale
 
     def mean_and_scale(self) -> tuple[Array, Array]:
         """Mean (c,) and standard deviation (c,), 1 where the column is constant."""
