@@ -19,6 +19,7 @@
 #   make bench-scale        fits of Parquet folders of 10^5 to 3*10^7 rows
 #   make bench-flights      1.27 million flights from file to predictions, DATA=folder
 #   make bench-predict      rows predicted a second beside GPflow and GPyTorch
+#   make bench-first        from import to a fitted model of 1,000 rows
 #   make bench-kill         fits killed at 20 random moments and resumed
 #   make docs         the documentation into site/, every example run
 #   make dist         wheel and source archive into dist/, the wheel installed and tried
@@ -64,7 +65,7 @@ find_python = \
 	fi
 
 .PHONY: need-data help demo docs dist test check lint types test-slow test-peers test-browser test-oldest calibration clean distclean \
-	bench bench-step bench-scaling bench-scale bench-flights bench-predict bench-kill bench-routes bench-accuracy bench-convergence \
+	bench bench-step bench-scaling bench-scale bench-flights bench-predict bench-first bench-kill bench-routes bench-accuracy bench-convergence \
 	paper-quick paper-results
 
 help:
@@ -129,6 +130,9 @@ bench-flights: $(VENV)/.installed-test need-data
 
 bench-predict: $(VENV)/.installed-test
 	PYTHONPATH=tests/peers:benchmarks/peers $(venv_python) benchmarks/predict.py
+
+bench-first: $(VENV)/.installed-test
+	$(venv_python) benchmarks/first.py $(if $(DATA),--data "$(DATA)")
 
 bench-kill: $(VENV)/.installed-test
 	$(venv_python) benchmarks/kill.py

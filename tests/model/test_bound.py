@@ -273,3 +273,22 @@ def test_what_the_way_back_keeps_counts_rows_by_rows():
     Z, noise = jnp.zeros((100, 8)), APPROXIMATIONS["pic"].noise
     assert bound._saved_bytes(Mehler(0), wide, Z, noise) > 1e9 > bound.STACK_BYTES
     assert bound._saved_bytes(Mehler(2), wide, Z, noise) == np.inf
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("beyond", [False, True])
+def test_an_expansion_that_may_stop_at_order_zero_is_one_of_two(kind, beyond):
+    """Value and gradient, with the choice made while it runs."""
+    problem = random_problem(kind, 3)
+    noise, plain = problem.approximation.noise, Mehler(1 if beyond else 0)
+
+    def value(parameters, route, beyond):
+        summed = total_statistics(parameters, problem.stacked, noise, route, JITTER, beyond)
+        return collapsed_bound(summed)
+
+    chosen = jax.jit(jax.value_and_grad(lambda p, b: value(p, Mehler(1), b)))
+    own, own_slope = chosen(problem.parameters, beyond)
+    expected, slope = jax.value_and_grad(lambda p: value(p, plain, True))(problem.parameters)
+    assert_allclose(own, expected, rtol=1e-12)
+    for found, wanted in zip(jax.tree.leaves(own_slope), jax.tree.leaves(slope), strict=True):
+        assert_allclose(found, wanted, rtol=1e-7, atol=1e-8)

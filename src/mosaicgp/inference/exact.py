@@ -8,6 +8,7 @@ differs the climb goes on with the finer one.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -54,8 +55,11 @@ CLOSED_FORM_DENSE = 2e7
 # (nats): about what one standard deviation of a hyperparameter is worth.
 ROUTE_TOLERANCE = 1.0
 
-# Σ_k ξ_k max x_k² up to which a finer route is not asked: its terms are of the square of this.
+# Σ_k ξ_k mean(x_k²) up to which a finer route is not asked: its terms are of the square of this.
 NARROW = 0.01
+
+# A coarse climb ends when it gains less than so many times the tolerance.
+COARSE_TOL = 10.0
 
 # Standard deviations of q(θ) in a coarse climb, by its means; those near zero count as the second
 # share of where ν starts.
@@ -243,8 +247,9 @@ def _fit_from(start: Free, problem: _Problem, watch: Watch) -> ExactFit:
     while True:
         if search:
             method = _method(settings, start, switches)
+            rough = watch._replace(settings=replace(settings, tol=COARSE_TOL * settings.tol))
             coarse = problem.climb(
-                _with_narrow_spread(start), jitters[0], plan[0], watch, method, coarse=True
+                _with_narrow_spread(start), jitters[0], plan[0], rough, method, coarse=True
             )
             status, message = coarse.run()
             rejected += coarse.rejected
@@ -292,9 +297,9 @@ def _fit_from(start: Free, problem: _Problem, watch: Watch) -> ExactFit:
 
 
 def _spread(parameters: Parameters, blocks: Block) -> float:
-    """Σ_k ξ_k max x_k²: how far the expansion of Ψ is from its first term."""
-    furthest = np.max(np.asarray(blocks.X) ** 2, axis=(0, 1))
-    return float(np.sum(np.asarray(parameters.theta.xi) * furthest))
+    """Σ_k ξ_k mean(x_k²): how far the expansion of Ψ is from its first term."""
+    mean = np.average(np.asarray(blocks.X) ** 2, axis=(0, 1), weights=np.asarray(blocks.mask))
+    return float(np.sum(np.asarray(parameters.theta.xi) * mean))
 
 
 @in_double
