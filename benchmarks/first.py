@@ -85,7 +85,7 @@ TABLES = {
 
 
 def seconds(way: tuple[str, str], table: tuple[str, ...], cache: str | None) -> list[float]:
-    """Import, fit, and iterations of a fit in a process of its own, with a cache of jax or without."""
+    """Import, fit and iterations of a fit in a process of its own, with jax's cache or without."""
     environment = {k: v for k, v in os.environ.items() if k != CACHE}
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, *way, *table],
