@@ -67,6 +67,25 @@ def test_a_killed_fit_goes_on_to_the_same_bits(kind, inference, tmp_path, often)
     assert_same(whole, resumed)
 
 
+@pytest.mark.parametrize("coarse", [True, False])
+def test_an_exact_fit_killed_in_either_climb_goes_on_to_the_same_bits(coarse, tmp_path, often):
+    many = {"n_inducing": 30}  # enough for two climbs
+    whole = fitted(model("dtc", "exact", **many).set_params(max_iter=60))
+    climbs = np.asarray(whole.history_["coarse"])
+    assert climbs[0] and not climbs[-1]
+
+    def kill(progress):
+        if progress.coarse == coarse and progress.iteration >= 4:
+            raise Killed
+
+    folder = tmp_path / "run"
+    with pytest.raises(Killed):
+        killed = model("dtc", "exact", callback=kill, **many).set_params(max_iter=60)
+        fitted(killed, checkpoint=folder)
+    resumed = model("dtc", "exact", **many).set_params(max_iter=60)
+    assert_same(whole, fitted(resumed, checkpoint=folder, resume=True))
+
+
 @pytest.mark.parametrize("restarts", [0, 1])
 def test_an_exact_fit_goes_on_with_more_iterations(restarts, tmp_path, often):
     """To the same bits as if it had had them from the start; a restart is made again."""

@@ -62,7 +62,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         Stochastic inference divides the rows anew as it learns along which inputs the noise is
         correlated, so that a block holds rows that have something to say about each other.
     optimizer : {"l-bfgs-b", "cg"}, default="l-bfgs-b"
-        SciPy's optimiser for exact inference.
+        SciPy's optimiser for exact inference. A coarse climb before it, which finds a start, uses
+        "bfgs" in place of "l-bfgs-b".
     max_iter : int or "auto", default="auto"
         Most iterations of a fit. "auto" is 300 for exact inference, 2,000 for stochastic
         (500 up to 20,000 rows, 8,000 beyond a million, fewer with blocks of more than 512 rows).
@@ -139,7 +140,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         Status, message, iterations, seconds, bound, whether the budget ran out. After
         ``partial_fit`` how the update ended; iterations, seconds and bound add up.
     history_ : Table
-        Bound, validation NLPD, step sizes and seconds by iteration.
+        Bound, validation NLPD, step sizes and seconds by iteration. Of exact inference also which
+        iterations were ``coarse``: their bound is an approximation.
     blocks_ : Blocks or None
         Training rows by block, standardised; None where predictions do not need them: in a loaded
         model, and after stochastic inference without blocks.

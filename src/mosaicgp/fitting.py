@@ -93,6 +93,7 @@ def _fit_exact(
         "bound": [p.bound + shift for p in outcome.history],
         "step": [p.step for p in outcome.history],
         "seconds": [p.seconds for p in outcome.history],
+        "coarse": [p.coarse for p in outcome.history],
     }
     return Outcome(
         Posterior.build(outcome.parameters, outcome.q, switches.prior, outcome.jitter),

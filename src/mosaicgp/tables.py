@@ -95,8 +95,9 @@ def hyperparameter_table(
     ``theta_variance`` (d + 1,) replaces the variances of q(θ).
 
     λ and −λ are the same kernel, so it is |λ| and |σ_f| that are reported. The columns
-    ``standardised*`` are per standard deviation of the input and of the target, and so compare
-    between inputs. The noise has point estimates only: standard deviation zero.
+    ``standardised*`` are per scale of the input (its standard deviation, of a rare flag more) and
+    of the target, and so compare between inputs. The noise has point estimates only: standard
+    deviation zero.
     """
     d = len(names)
     per_input = 1.0 / np.asarray(scaling.X_scale)

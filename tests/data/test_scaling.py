@@ -120,5 +120,10 @@ def test_a_flag_has_at_least_a_quarter_of_its_distance_as_scale(share, chunk):
 
 
 def test_a_flag_of_huge_values_has_a_finite_scale():
-    X = np.where(np.arange(100) == 0, 1e300, -1e300)[:, None]
+    X = np.where(np.arange(100) == 0, 8e307, -8e307)[:, None]
     assert np.isfinite(Scaling.fit(X, np.arange(100.0)).X_scale[0])
+
+
+def test_a_flag_of_rounding_is_constant():
+    X = np.where(np.arange(100) == 0, 1e20 + 16384.0, 1e20)[:, None]
+    assert Scaling.fit(X, np.arange(100.0)).X_scale[0] == 1.0

@@ -8,7 +8,7 @@ import pytest
 from mosaicgp import SparseGPRegressor
 from mosaicgp.data.blocks import group
 from mosaicgp.inference import exact
-from mosaicgp.inference.climb import Settings
+from mosaicgp.inference.climb import Climb, Journal, Settings, Watch
 from mosaicgp.inference.exact import fit_exact
 from mosaicgp.inference.initial import starting_values
 from mosaicgp.inference.parameters import Fixed, Switches
@@ -67,14 +67,82 @@ def test_a_coarse_climb_first_ends_no_lower_and_looks_less_often_at_the_whole(ki
     assert few < many
 
 
-def test_a_budget_holds_for_both_climbs_together():
+def two_climbs(**arguments):
+    """A problem large enough for both, and what fits it."""
     X, y = smooth(300, 4, 1)
     data = group(X, y, np.zeros(300, dtype=int))
     start = starting_values(X[:40], APPROXIMATIONS["dtc"])
     fixed, switches = Fixed(start.inducing, start.nu), Switches(APPROXIMATIONS["dtc"], True)
+    report = arguments.pop("report", lambda progress: None)
+    return fit_exact(start, fixed, data, switches, Settings(**arguments), lambda: start, report)
+
+
+def test_a_budget_holds_for_both_climbs_together():
     for n in (1, 3):
-        found = fit_exact(start, fixed, data, switches, Settings(max_iter=n), lambda: start)
+        found = two_climbs(max_iter=n)
         assert found.status == "max_iter" and len(found.history) == n
+    assert not found.history[-1].coarse
+
+
+@pytest.mark.parametrize("ended", ["max_time", "callback", "interrupt"])
+def test_a_fit_that_ends_in_the_coarse_climb_knows_how_wide_its_posterior_is(ended):
+    """Not as narrow as the coarse climb holds it."""
+
+    def report(progress):
+        if ended != "max_time" and progress.iteration == 12:
+            if ended == "interrupt":
+                raise KeyboardInterrupt
+            return True
+        return None
+
+    found = two_climbs(report=report, **({"max_time": 1e-6} if ended == "max_time" else {}))
+    assert found.status == ("max_time" if ended == "max_time" else "interrupted")
+    assert all(progress.coarse for progress in found.history)
+    theta = found.parameters.theta
+    assert np.median(np.sqrt(theta.xi) / np.abs(theta.nu)) > 2 * exact.COARSE_SPREAD
+    if ended != "max_time":
+        converged = two_climbs()
+        wide = np.sqrt(converged.parameters.theta.xi)
+        assert np.all(np.sqrt(theta.xi) > 0.3 * wide) and np.all(np.sqrt(theta.xi) < 3.0 * wide)
+
+
+def test_an_interrupt_at_any_evaluation_keeps_a_state(monkeypatch):
+    original = exact.value_and_gradient
+
+    def interrupted_at(moment):
+        calls = []
+
+        def counted(*arguments):
+            calls.append(bool(arguments[-1]))
+            if len(calls) == moment:
+                raise KeyboardInterrupt
+            return original(*arguments)
+
+        monkeypatch.setattr(exact, "value_and_gradient", counted)
+        return two_climbs(), calls
+
+    first = interrupted_at(None)[1].index(True) + 1
+    for moment in (2, first - 1, first, first + 1, first + 5):
+        found, _ = interrupted_at(moment)
+        assert found.status == "interrupted" and np.isfinite(found.bound)
+
+
+def test_spreads_are_placed_where_each_alone_is_best():
+    """Exactly, of a bound that is ½log ξ − cξ in each; and a place that is best is kept."""
+    start = starting_values(np.zeros((3, 4)), APPROXIMATIONS["dtc"])
+    c = np.array([2.0, 30.0, 400.0, 5.0])
+
+    def evaluate(free):
+        xi, beta = np.exp(free.log_xi), np.exp(free.log_beta)
+        value = np.sum(0.5 * free.log_xi - c * xi) + 0.5 * free.log_beta - 7.0 * beta
+        return value, {"log_xi": 0.5 - c * xi, "log_beta": 0.5 - 7.0 * beta}
+
+    watch = Watch(Settings(), 0.0, [], lambda progress: None, Journal())
+    climb = Climb(start, ("log_xi", "log_beta"), evaluate, (), 10.0, watch, "l-bfgs-b")
+    for _ in range(2):
+        climb.place_spreads()
+        np.testing.assert_allclose(np.exp(climb.best.log_xi), 0.5 / c, rtol=1e-12)
+        np.testing.assert_allclose(np.exp(climb.best.log_beta), 0.5 / 7.0, rtol=1e-12)
 
 
 @pytest.mark.parametrize("seed", [0, 1])

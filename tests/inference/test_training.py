@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import mosaicgp
-from mosaicgp import SparseGPRegressor
+from mosaicgp import SparseGPRegressor, stages
 from mosaicgp.estimator import CallbackError
+from mosaicgp.inference import training
 from mosaicgp.inference.stochastic import step
 
 rng = np.random.default_rng(0)
@@ -205,3 +206,20 @@ def test_blocks_of_one_row_train():
 def test_the_largest_learning_rate_still_ends_with_a_model():
     model = quiet(small("pic", learning_rate=1.0))
     assert np.all(np.isfinite(model.predict(X)))
+
+
+@pytest.mark.parametrize("max_iter", [100, 400])
+def test_rows_are_divided_anew_early_also_in_long_fits(max_iter, monkeypatch):
+    monkeypatch.setattr(training, "ADAPT_WITHIN", 100)
+    original, reported, divided = stages._Partitioned.data, [0], []
+
+    def spy(self, scale, division):
+        divided.append(reported[-1])
+        return original(self, scale, division)
+
+    monkeypatch.setattr(stages._Partitioned, "data", spy)
+    callback = lambda progress: reported.append(progress.iteration)  # noqa: E731
+    quiet(small("pic", max_iter=max_iter, callback=callback))
+    due = np.array([0, 10, 20, 30, 40, 50])
+    assert len(divided) == 6
+    assert np.all(np.array(divided) <= due) and np.all(np.array(divided) >= due - training.LAG)

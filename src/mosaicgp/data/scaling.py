@@ -57,8 +57,7 @@ class Scaling:
         ):
             moments.add(*found)
         mean, scale = moments.mean_and_scale()
-        X_scale = np.maximum(scale[:-1], moments.flag_scale()[:-1])
-        return cls(mean[:-1], X_scale, float(mean[-1]), float(scale[-1]))
+        return cls(mean[:-1], scale[:-1], float(mean[-1]), float(scale[-1]))
 
     def transform_X(self, X: ArrayLike) -> Array:
         """User's inputs (n, d) to standardised inputs (n, d)."""
@@ -93,7 +92,7 @@ class Scaling:
 
 
 class _Moments:
-    """Mean and standard deviation of columns, and which have two values; one pass.
+    """Mean and scale of columns, the last of them the target, one pass.
 
     Shifting by the first row and scaling by a power of two (which is exact) keeps small variation
     on a huge offset, and squares of tiny or huge values, within reach. Parts are joined by the
@@ -108,8 +107,8 @@ class _Moments:
         self._n = 0
         self._mean = np.zeros_like(self._origin)
         self._squares = np.zeros_like(self._origin)  # sum of squared deviations from the mean
-        # Columns that have no more than two values in the first part, and their least and greatest.
-        self._few = np.arange(first.shape[1])
+        # Inputs that have no more than two values in the first part, and their least and greatest.
+        self._few = np.arange(first.shape[1] - 1)
         extremes = self._extremes(first)
         self._few = np.flatnonzero(np.isfinite(extremes).all(axis=0))
         self._range = extremes[:, self._few]
@@ -141,7 +140,7 @@ class _Moments:
         self._mean += shift * (k / n)
         self._n = n
 
-    def flag_scale(self) -> Array:
+    def _flag_scale(self) -> Array:
         """The least scale of columns that have two values (c,), 0 for the others."""
         scale = np.zeros_like(self._origin)
         lowest, highest = self._range / _FLAG_SCALES
@@ -149,7 +148,7 @@ class _Moments:
         return scale
 
     def mean_and_scale(self) -> tuple[Array, Array]:
-        """Mean (c,) and standard deviation (c,), 1 where the column is constant."""
+        """Mean (c,) and scale (c,), 1 where the column is constant."""
         variance = self._squares / self._n
         mean, std = self._origin + self._unit * self._mean, self._unit * np.sqrt(variance)
         # What rounding leaves of the sum of squares of a constant column.
@@ -157,4 +156,4 @@ class _Moments:
         constant = variance <= rounding
         constant |= std <= _ROUNDING_ULPS * np.spacing(np.abs(mean))
         constant |= std < np.finfo(np.float64).tiny
-        return mean, np.where(constant, 1.0, std)
+        return mean, np.where(constant, 1.0, np.maximum(std, self._flag_scale()))

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from mosaicgp.checkpoints import Checkpoint, Snapshot
-from mosaicgp.inference.parameters import Free
+from mosaicgp.inference.parameters import SPREADS, Free
 from mosaicgp.inference.result import Status, Stop, call_back
 
 # Iterations in a row that gain less than the tolerance before a climb has converged.
@@ -20,12 +20,13 @@ PATIENCE = 4
 # long step can land there. It is woken at the second share, where that raises the bound.
 ASLEEP, AWAKE = 0.1, 0.5
 
+INTERRUPTED = "interrupted; the best state so far is kept"
+
 # A line search that fails after an iteration that gained more than this (nats) has stalled.
 STALL_GAIN = 1.0
 
-# A search in at most so many parameters keeps all of their curvature: fewer evaluations, and on
-# some tables a better optimum, than with that of the last steps alone.
-DENSE_CURVATURE = 1000
+# How often the widths of q(θ) are moved to their own optimum, and by how much at most at once.
+PLACINGS, MOST = 2, 6.0
 
 
 @dataclass(frozen=True)
@@ -42,12 +43,16 @@ class Settings:
 
 
 class Progress(NamedTuple):
-    """One iteration: the bound in standardised units, seconds since the start, step length."""
+    """One iteration: the bound in standardised units, seconds since the start, step length.
+
+    ``coarse``: the bound is without what is beyond order zero of the expansion of Ψ.
+    """
 
     iteration: int
     bound: float
     seconds: float
     step: float
+    coarse: bool = False
 
 
 class Journal:
@@ -88,12 +93,6 @@ class Journal:
 
 Evaluate = Callable[[Free], tuple[Any, dict[str, Any]]]
 
-# The free parameters that say how wide q(θ) is.
-SPREADS = ("log_xi", "log_beta")
-
-# How often they are moved to their own optimum before a climb, and by how much at most at once.
-NARROWINGS, MOST = 2, 6.0
-
 
 class Watch(NamedTuple):
     """What the climbs of one fit share: their budget, their trace, and who is told of it."""
@@ -106,7 +105,11 @@ class Watch(NamedTuple):
 
 
 class Climb:
-    """One run of the optimiser: the objective it calls, and the best point it has seen."""
+    """One run of the optimiser: the objective it calls, and the best point it has seen.
+
+    ``key`` is what the bound depends on beside the point, for the journal; ``rows`` what it is
+    divided by.
+    """
 
     def __init__(
         self,
@@ -117,6 +120,7 @@ class Climb:
         rows: float,
         watch: Watch,
         method: str,
+        coarse: bool = False,
     ) -> None:
         self.free = self.best = start
         self.best_bound = -np.inf
@@ -124,7 +128,7 @@ class Climb:
         self.rejected = 0
         self._names, self._evaluate, self._key, self._n = names, evaluate, key, rows
         self._watch, self._settings = watch, watch.settings
-        self._method = method
+        self._method, self._coarse = method, coarse
         self._last = self._pack(start)
         self._last_bound = -np.inf
         self._last_gain = 0.0
@@ -152,6 +156,10 @@ class Climb:
                 f"the time budget of {limit:g} s ran out after {len(self._watch.history)} "
                 "iterations, before the fit converged; the best state so far is kept",
             )
+        return self._look(vector)
+
+    def _look(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
+        """The same, whatever the time is."""
         learned = self._unpack(vector)
 
         def compute() -> np.ndarray:
@@ -169,23 +177,27 @@ class Climb:
             self.best, self.best_bound = self.free._replace(**learned), bound
         return -bound / self._n, -flat / self._n
 
-    def _narrow(self) -> None:
+    def place_spreads(self) -> None:
         """Take ξ and β to where the bound is highest in each of them, if all but their entropy is
-        linear in them: there ½ = −∂(rest)/∂log ξ."""
+        linear in them: with g = ∂L/∂log ξ that is ξ / (1 − 2g). Not bound to the time."""
         spreads = np.concatenate(
             [np.full(np.size(getattr(self.free, n)), n in SPREADS) for n in self._names]
         )
-        for _ in range(NARROWINGS):
-            vector = self._pack(self.best)
-            slope = -self._n * self.objective(vector)[1]
+        for _ in range(PLACINGS):
+            vector, bound = self._pack(self.best), self.best_bound
+            slope = -self._n * self._look(vector)[1]
             move = np.clip(-np.log(np.maximum(1.0 - 2.0 * slope, 1e-3)), -MOST, MOST)
-            self.objective(vector + np.where(spreads, move, 0.0))
+            self._look(vector + np.where(spreads, move, 0.0))
+            if self.best_bound == bound:
+                return
 
     def iterated(self, vector: np.ndarray) -> None:
         """Called by SciPy after each iteration."""
         step = float(np.linalg.norm(vector - self._last))
         seconds = perf_counter() - self._watch.began
-        progress = Progress(len(self._watch.history) + 1, self.best_bound, seconds, step)
+        progress = Progress(
+            len(self._watch.history) + 1, self.best_bound, seconds, step, self._coarse
+        )
         self._watch.history.append(progress)
         call_back(self._watch.report, progress)
         gain = self.best_bound - self._last_bound
@@ -195,11 +207,9 @@ class Climb:
         if self._idle >= PATIENCE:
             raise StopIteration
 
-    def run(self, narrow: bool = False) -> tuple[Status, str]:
-        """Climb until something ends it, with ξ and β near their optimum from the start."""
+    def run(self) -> tuple[Status, str]:
+        """Climb until something ends it."""
         try:
-            if narrow:
-                self._narrow()
             status, message = self._minimise()
             if status == "converged" and self._woken():
                 return self._minimise()
@@ -209,7 +219,7 @@ class Climb:
         except KeyboardInterrupt:
             if not np.isfinite(self.best_bound):
                 raise
-            return "interrupted", "interrupted; the best state so far is kept"
+            return "interrupted", INTERRUPTED
         return status, message
 
     def _woken(self) -> bool:

@@ -1,4 +1,4 @@
-"""Starting values that come from the data, standardised: y has variance one, X columns too."""
+"""Starting values that come from the data, standardised: variance one, of rare flags less."""
 
 import numpy as np
 

@@ -17,6 +17,9 @@ from mosaicgp.model.posterior import ThetaPosterior
 # Smallest noise variance, in units of the target's variance: keeps C⁻¹ within reach of float64.
 NOISE_FLOOR = 1e-6
 
+# The fields of ``Free`` that say how wide q(θ) is.
+SPREADS = ("log_xi", "log_beta")
+
 
 class Free(NamedTuple):
     """Unconstrained numbers; ``inducing`` (m, d) lives in the space of x."""

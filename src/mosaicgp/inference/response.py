@@ -52,7 +52,7 @@ def _hessian(
     switches: Switches,
     route: Any,
 ) -> tuple[NDArray[np.float64], list[int]]:
-    """Central differences of the gradient, which is compiled already: (p, p)."""
+    """Central differences of the gradient, which a fit has compiled already: (p, p)."""
     start = {name: np.asarray(getattr(free, name), dtype=np.float64) for name in names}
     sizes = [value.size for value in start.values()]
     learned = {name: getattr(free, name) for name in switches.learned()}
@@ -61,7 +61,7 @@ def _hessian(
         parts = np.split(vector, np.cumsum(sizes)[:-1])
         moved = {n: p.reshape(start[n].shape) for n, p in zip(names, parts, strict=True)}
         _, slope = value_and_gradient(
-            {**learned, **moved}, free, fixed, blocks, jitter, switches, route
+            {**learned, **moved}, free, fixed, blocks, jitter, switches, route, None, True
         )
         return np.concatenate([np.ravel(slope[name]) for name in names])
 

@@ -14,7 +14,7 @@ class FitResult:
     """How a fit ended.
 
     ``bound`` is in the user's units: of exact inference by the finest route to Ψ that a fit affords
-    (for correlated noise that may be a truncated expansion; ``elbo`` is the closed form), of
+    and needs (that may be a truncated expansion; ``elbo`` is the closed form), of
     stochastic inference the mean of a few batches. ``rejected`` counts the
     evaluations that were not finite, ``jitter`` is what was added to the diagonal of Σ.
     ``validation_nlpd`` is that of the final state, in nats a row; None if no rows were held back.

