@@ -48,7 +48,6 @@ WAYS = {
     "`pic`, exact, with jax's cache": ("pic", "auto"),
 }
 NOTES = """
-
 The target, 6 s in all, is met by `dtc` and missed by `pic`, the default: 1.5 s are importing
 scikit-learn and jax, 4 s compiling the bound with its gradient, the rest 50 to 150 evaluations of
 18 ms (coarse) and 35 ms. With `JAX_COMPILATION_CACHE_DIR` set to a folder, jax keeps there what it
