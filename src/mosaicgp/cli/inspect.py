@@ -191,7 +191,8 @@ def _hyperparameters(rows: list[Facts]) -> Any:
     table = Table(
         title="Hyperparameters",
         title_justify="left",
-        caption="per std: by the standard deviation of the input or of the target.\n"
+        caption="per std: by the standard deviation of the input (of a rare flag more) or of the "
+        "target.\n"
         "An inverse length-scale near zero: the input hardly matters.\n"
         "eps: noise that rows near each other share; noise_std: each row's own.",
         caption_justify="left",

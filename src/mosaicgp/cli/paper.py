@@ -129,7 +129,12 @@ def paper(
     table = load(data, target, exclude or (), planes)
     command = _command(name.value, Path(data).name, target, exclude or (), settings)
     folder = out or Path(f"paper-{table.name}")
-    page = run(name.value, table, settings, folder, command, say, int(sys.stderr.isatty()))
+    try:
+        page = run(name.value, table, settings, folder, command, say, int(sys.stderr.isatty()))
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"Interrupted. What is done is kept in {folder}; the same command goes on from there."
+        ) from None
     if json:
         files = {kind: str(page.with_suffix(f".{kind}")) for kind in ("csv", "png", "svg")}
         print_json({"experiment": name.value, "page": str(page), **files})

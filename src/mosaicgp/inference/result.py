@@ -8,6 +8,9 @@ import numpy as np
 
 Status = Literal["converged", "max_iter", "max_time", "interrupted", "stalled", "failed"]
 
+# How the message of a fit begins that its callback ended, as it was meant to.
+BY_CALLBACK = "stopped by the callback"
+
 
 @dataclass(frozen=True)
 class FitResult:
@@ -47,4 +50,4 @@ def call_back(report: Callable[[Any], Any], progress: Any) -> None:
         message = f"the callback raised {error!r} at iteration {progress.iteration}"
         raise Stop("interrupted", message, error) from error
     if isinstance(stop, bool | np.bool_) and stop:
-        raise Stop("interrupted", f"stopped by the callback at iteration {progress.iteration}")
+        raise Stop("interrupted", f"{BY_CALLBACK} at iteration {progress.iteration}")

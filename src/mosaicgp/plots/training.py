@@ -27,6 +27,11 @@ def plot_training(model: Any, ax: Axes | None = None, *, window: int = 25) -> Ax
     iteration, bound = history["iteration"], np.asarray(history["bound"], dtype=np.float64)
     ax = axes(ax)
     stochastic = "validation_nlpd" in history
+    coarse = np.asarray(history["coarse"], dtype=bool) if "coarse" in history else np.zeros(0, bool)
+    if np.any(coarse):  # another quantity, which does not join with the bound
+        ax.plot(iteration[coarse], bound[coarse], color=BLUE, alpha=0.4, label="coarse climb")
+        ax.legend(loc="lower right")
+        iteration, bound = iteration[~coarse], bound[~coarse]
     ax.plot(iteration, bound, color=BLUE, alpha=0.3 if stochastic else 1.0, linewidth=1.0)
     if stochastic and bound.size >= window:
         smooth = np.convolve(bound, np.full(window, 1.0 / window), mode="valid")
