@@ -77,7 +77,7 @@ def test_the_package_need_not_be_importable(monkeypatch):
 
 def test_missing_data_names_the_remedy(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"pip install mosaicgp\[demo\]"):
+    with pytest.raises(ImportError, match=r"pip install '\.\[demo\]'"):
         flight_data.load_flights()
 
 

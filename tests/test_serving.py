@@ -18,7 +18,7 @@ from mosaicgp.arguments import switches
 from mosaicgp.data.blocks import group
 from mosaicgp.data.partition import PARTITIONS
 from mosaicgp.kept import Kept
-from mosaicgp.prediction import LEFT_OUT
+from mosaicgp.prediction import LEFT_OUT, NARROW
 from problems import KINDS
 
 rng = np.random.default_rng(3)
@@ -90,7 +90,9 @@ def assert_same(predictor, model, rows=X_new):
     f_mean, f_variance = predictor.predict_f(rows)
     expected, expected_variance = model.predict_f(rows)
     np.testing.assert_allclose(f_mean, expected, rtol=0, atol=1e-9 * model.scaling_.y_scale)
-    np.testing.assert_allclose(f_variance, expected_variance, rtol=1e-9, atol=rounding)
+    # Where q(θ) is narrow the library takes the first order, and leaves out its square.
+    left_out = NARROW**2 * float(np.max(expected_variance))
+    np.testing.assert_allclose(f_variance, expected_variance, rtol=1e-9, atol=rounding + left_out)
 
 
 def test_a_fit_is_exported(fitted, tmp_path):
