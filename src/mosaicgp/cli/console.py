@@ -89,14 +89,11 @@ def errors_explained() -> Iterator[None]:
             raise
         except (KeyboardInterrupt, Exception) as error:
             if interrupt.asked or isinstance(error, KeyboardInterrupt):
-                # The words of an interrupt itself, where a command has something to keep.
-                say(str(error) if _own_words(error) else "Interrupted: nothing was written.")
+                # A command that has something to keep says so in an interrupt of its own.
+                own = str(error) if isinstance(error, KeyboardInterrupt) else ""
+                say(own or "Interrupted: nothing was written.")
                 raise typer.Exit(INTERRUPTED) from None
             _explain(error)
-
-
-def _own_words(error: BaseException) -> bool:
-    return isinstance(error, KeyboardInterrupt) and bool(str(error))
 
 
 def _explain(error: Exception) -> None:
