@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.scipy.linalg import cho_solve, solve_triangular
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 import reference
 from mosaicgp.model.bound import Block, data_bound, total_statistics
 from mosaicgp.model.dense import dense_statistics, terms_statistics
 from mosaicgp.model.expectations import ClosedForm, unit_upsilon
 from mosaicgp.model.given_theta import (
+    mirrored_nodes,
     nodes_shape,
     row_statistics,
     sampled_statistics,
@@ -189,7 +190,7 @@ def exact_bound(parameters, stacked, q, noise):
 def standard_normal(problem, rng):
     n_blocks, block_size, d = problem.stacked.X.shape
     shape = nodes_shape(problem.approximation.noise, n_blocks, block_size, d)
-    return jnp.asarray(rng.normal(size=shape))
+    return jnp.asarray(mirrored_nodes(rng, shape))
 
 
 @pytest.mark.parametrize("kind", ["pitc", "pic"])
@@ -284,3 +285,15 @@ def test_drawn_theta_is_unbiased_for_the_bound_and_its_gradients(kind):
     for drawn, expected in pairs:
         error = np.std(drawn, axis=0) / np.sqrt(n_draws)
         assert np.all(np.abs(np.mean(drawn, axis=0) - expected) <= 4.0 * error + 1e-8)
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 3), (3, 1, 2), (1, 5, 4), (1, 1, 2)])
+def test_half_of_the_draws_mirror_the_others(shape):
+    nodes = mirrored_nodes(np.random.default_rng(0), shape)
+    assert nodes.shape == shape
+    flat = nodes.reshape(-1, shape[-1])
+    n_mirrored = len(flat) // 2
+    assert_array_equal(flat[len(flat) - n_mirrored :], -flat[:n_mirrored])
+    many = np.stack([mirrored_nodes(np.random.default_rng(seed), shape) for seed in range(2000)])
+    assert np.all(np.abs(many.mean(axis=0)) < 0.12)
+    assert_allclose(many.std(axis=0), 1.0, atol=0.08)

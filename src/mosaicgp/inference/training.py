@@ -40,7 +40,7 @@ from mosaicgp.inference.stochastic import (
 from mosaicgp.inference.validation_score import HeldRows, held_nlpd
 from mosaicgp.inference.verdict import search_over, verdict
 from mosaicgp.model.bound import Block, Parameters
-from mosaicgp.model.given_theta import nodes_shape
+from mosaicgp.model.given_theta import mirrored_nodes, nodes_shape
 from mosaicgp.model.posterior import InducingPosterior, NaturalParameters, from_natural
 from mosaicgp.precision import in_double
 
@@ -202,7 +202,7 @@ class _Training:
         sample = self.data.sampler.next(reshuffled)
         n_blocks, block_size, d = sample.X.shape
         shape = nodes_shape(self._switches.approximation.noise, n_blocks, block_size, d)
-        nodes = self._rng.standard_normal(shape) if self._switches.bayesian else np.zeros(shape)
+        nodes = mirrored_nodes(self._rng, shape) if self._switches.bayesian else np.zeros(shape)
         return Batch(Block(*self._cast(sample[:3])), *self._cast((nodes, sample.weight)))
 
     def _flush(self, report: bool = True, nlpd: float = np.nan) -> None:

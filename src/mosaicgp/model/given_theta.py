@@ -9,8 +9,11 @@ The functions below carry their own derivatives: reverse-mode differentiation th
 factorisation costs several times what the formulas do (docs/mathematics.md, "Cheap gradients").
 """
 
+from math import prod
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from mosaicgp.model.bound import Block, Parameters, Statistics
@@ -32,6 +35,18 @@ from mosaicgp.model.posterior import nodes_to_theta
 def nodes_shape(noise: Noise, n_blocks: int, block_size: int, d: int) -> tuple[int, ...]:
     """Shape of the standard-normal numbers that a step draws for θ."""
     return (n_blocks, 1 if noise.correlated else block_size, d + 1)
+
+
+def mirrored_nodes(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Standard-normal numbers of that shape, the latter half of the draws minus the former.
+
+    Each draw by itself is standard normal, so a step stays unbiased; what two blocks, or two halves
+    of the rows, have in common of the response to a draw cancels.
+    """
+    *before, numbers = shape
+    n = prod(before)
+    half = rng.standard_normal((n - n // 2, numbers))
+    return np.concatenate([half, -half[: n // 2]]).reshape(shape)
 
 
 def sampled_statistics(
