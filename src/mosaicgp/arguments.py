@@ -69,6 +69,10 @@ def check(given: Any) -> None:
     for name, smallest in COUNTS.items():
         if getattr(given, name) != "auto":
             validation.whole(name, getattr(given, name), smallest)
+    if given.learn_inducing not in (True, False, "auto"):
+        raise ValueError(
+            f'learn_inducing must be True, False or "auto", got {given.learn_inducing!r}.'
+        )
     for name in ("tol", "learning_rate"):
         if getattr(given, name) != "auto":
             validation.number(name, getattr(given, name), 0.0)
@@ -149,7 +153,7 @@ def plan(given: Any, n: int) -> Plan:
             jitter=STOCHASTIC_JITTER[given.dtype],
         )
     return Plan(
-        switches=switches(given),
+        switches=switches(given, n),
         n_inducing=given.n_inducing,
         block_rows=block_rows,
         partition=given.partition,
@@ -162,12 +166,16 @@ def plan(given: Any, n: int) -> Plan:
     )
 
 
-def switches(given: Any) -> Switches:
-    """What is learned and how."""
+def switches(given: Any, n: int) -> Switches:
+    """What is learned of n rows and how."""
+    # A stochastic step has the gradient in Z anyway; to exact inference m·d more numbers cost more
+    # than they gain. Small tables keep Z whatever the inference, so that both find the same.
+    stochastic = inference_for(given, n) == "stochastic" and n > EXACT_ROWS
+    moving = stochastic and bool(given.rotate_inducing)
     return Switches(
         approximation=APPROXIMATIONS[given.approximation],
         bayesian=given.hyperparameters == "bayesian",
-        learn_inducing=bool(given.learn_inducing),
+        learn_inducing=bool(or_auto(given.learn_inducing, moving)),
         rotate=bool(given.rotate_inducing),
         prior=(float(given.prior[0]), float(given.prior[1])),
     )

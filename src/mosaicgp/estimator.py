@@ -72,7 +72,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         Exact: a fit has converged when four iterations in a row raise the bound by less than this,
         in nats of the whole table (0.02); a nat is what a standard deviation of a hyperparameter
         is worth. Stochastic: the search ends when six looks in a row do not lower the validation
-        NLPD by this, in nats a row (0.002), and as many rows were seen as there are.
+        NLPD by this, in nats a row (0.002), after 1,000 iterations at the least, and as many rows
+        were seen as there are.
     max_time : float or None, default=None
         Seconds after which training stops with the best state found.
     n_restarts : int, default=0
@@ -113,8 +114,9 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
     callback : callable or None, default=None
         Called with the progress of every iteration (``iteration``, ``bound``, ``seconds`` and
         more); returning True ends the fit with what it has.
-    learn_inducing : bool, default=False
-        Also move the inducing inputs to raise the bound.
+    learn_inducing : bool or "auto", default="auto"
+        Also move the inducing inputs to raise the bound. "auto" does so in stochastic inference of
+        more than 20,000 rows, where it costs next to nothing, unless ``rotate_inducing`` is False.
     rotate_inducing : bool, default=True
         Let the rotated inducing inputs Z follow the inverse length-scales while they are learned,
         as inducing inputs chosen among the rows do; False keeps Z where it started.
@@ -195,7 +197,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         prediction_memory: float = MEMORY,
         warm_start: bool = False,
         callback: Callable[[Any], Any] | None = None,
-        learn_inducing: bool = False,
+        learn_inducing: bool | str = "auto",
         rotate_inducing: bool = True,
         prior: tuple[float, float] = (0.0, 1.0),
         n_theta: int | str = "auto",

@@ -146,9 +146,10 @@ def load(path: str | Path) -> SparseGPRegressor:
         }
         blocks = _blocks(Path(path), _group(arrays, "blocks"))
         kind = header["partition"]
+        rows_seen = float(header.get("rows_seen", 0.0))
         kept = Kept(
             arguments=parameters,
-            switches=switches(model),
+            switches=switches(model, round(rows_seen)),
             posterior=Posterior.from_arrays(_group(arrays, "posterior")),
             scaling=Scaling(**scaling),
             partition=PARTITIONS[kind].from_arrays(_group(arrays, "partition")) if kind else None,
@@ -157,7 +158,7 @@ def load(path: str | Path) -> SparseGPRegressor:
             fit_result=FitResult(**header["fit_result"]),
             history=Table(_group(arrays, "history")),
             block_rows=int(header.get("block_rows", _block_rows_of_version_1(parameters))),
-            rows_seen=float(header.get("rows_seen", 0.0)),
+            rows_seen=rows_seen,
             rows_numbered=int(header.get("rows_numbered", 0)),
             encoding=Encoding.from_json(encoding) if (encoding := header.get("encoding")) else None,
             trained_on=TrainedOn.from_json(found) if (found := header.get("trained_on")) else None,

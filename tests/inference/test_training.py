@@ -4,9 +4,10 @@ import warnings
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 import mosaicgp
-from mosaicgp import SparseGPRegressor, stages
+from mosaicgp import SparseGPRegressor, arguments, stages
 from mosaicgp.estimator import CallbackError
 from mosaicgp.inference import training
 from mosaicgp.inference.stochastic import step
@@ -166,13 +167,36 @@ def test_single_precision_is_close():
     assert 0.0 < np.sqrt(np.mean(difference**2)) < 0.1 * y.std()
 
 
-def test_reshuffling_and_learned_inducing_inputs_work():
-    model = quiet(small(sampling="reshuffle", learn_inducing=True))
-    fixed = quiet(small(sampling="reshuffle"))
-    assert not np.allclose(
-        model.posterior_.Z / model.posterior_.nu, fixed.posterior_.Z / fixed.posterior_.nu
-    )
-    assert np.sqrt(np.mean((model.predict(X) - y) ** 2)) < 1.5
+def in_the_space_of_x(posterior):
+    return posterior.Z / posterior.nu
+
+
+def test_inducing_inputs_move_unless_they_are_kept():
+    free = quiet(small(sampling="reshuffle", learn_inducing=True))
+    kept = quiet(small(sampling="reshuffle"))
+    assert_allclose(in_the_space_of_x(kept.posterior_), kept.posterior_.U, rtol=1e-9)
+    assert not np.allclose(in_the_space_of_x(free.posterior_), free.posterior_.U, atol=0.1)
+    for model in (free, kept):
+        assert np.sqrt(np.mean((model.predict(X) - y) ** 2)) < 1.5
+    with pytest.raises(ValueError, match="different inducing inputs"):
+        mosaicgp.kl(free, kept)
+
+
+def test_large_tables_move_inducing_inputs_unless_told_otherwise():
+    n = arguments.EXACT_ROWS + 1
+    assert arguments.switches(small(), n).learn_inducing
+    assert not arguments.switches(small(), n - 1).learn_inducing
+    for told in ({"learn_inducing": False}, {"rotate_inducing": False}, {"inference": "exact"}):
+        assert not arguments.switches(small(**told), n).learn_inducing
+
+
+def test_moved_inducing_inputs_are_taken_up_and_stay_in_an_update():
+    model = quiet(small(learn_inducing=True))
+    moved = in_the_space_of_x(model.posterior_)
+    model.partial_fit(X[:50] + 0.01, y[:50])
+    assert_allclose(in_the_space_of_x(model.posterior_), moved, rtol=1e-9, atol=1e-9)
+    further = quiet(model.set_params(warm_start=True, max_iter=1, learning_rate=1e-9))
+    assert_allclose(in_the_space_of_x(further.posterior_), moved, atol=1e-5)
 
 
 FAULTS = {

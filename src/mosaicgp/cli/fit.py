@@ -129,8 +129,13 @@ def fit(
         ),
     ] = False,
     learn_inducing: Annotated[
-        bool, _of(MODEL, "Also move the inducing points.", "--learn-inducing")
-    ] = False,
+        bool | None,
+        _auto(
+            MODEL,
+            "Also move the inducing points; auto does beyond 20,000 rows.",
+            "--learn-inducing/--keep-inducing",
+        ),
+    ] = None,
     prior: Annotated[
         tuple[float, float],
         _of(MODEL, "Mean and variance of the prior of each hyperparameter, standardised."),

