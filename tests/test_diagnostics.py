@@ -19,9 +19,12 @@ from problems import JITTER, random_problem
 def fitted(seed):
     """A model that holds a random posterior."""
     problem = random_problem("dtc", seed)
-    posterior = Posterior.build(problem.parameters, problem.q, (0.0, 1.0), JITTER)
+    U = np.random.default_rng(0).normal(size=problem.Z.shape)
+    Z = problem.parameters.theta.nu * (U + 0.5)  # moved alike in all of them
+    parameters = problem.parameters._replace(Z=Z)
+    posterior = Posterior.build(parameters, problem.q, (0.0, 1.0), JITTER)
     model = SparseGPRegressor("dtc")
-    model.posterior_ = replace(posterior, U=np.zeros_like(posterior.U), alpha=abs(posterior.alpha))
+    model.posterior_ = replace(posterior, U=U, alpha=abs(posterior.alpha))
     return model
 
 

@@ -69,7 +69,9 @@ def check(given: Any) -> None:
     for name, smallest in COUNTS.items():
         if getattr(given, name) != "auto":
             validation.whole(name, getattr(given, name), smallest)
-    if given.learn_inducing not in (True, False, "auto"):
+    if not isinstance(given.learn_inducing, bool | np.bool_ | int) and not (
+        isinstance(given.learn_inducing, str) and given.learn_inducing == "auto"
+    ):
         raise ValueError(
             f'learn_inducing must be True, False or "auto", got {given.learn_inducing!r}.'
         )

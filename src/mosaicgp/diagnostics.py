@@ -21,10 +21,11 @@ class Divergence(NamedTuple):
 def kl(model_a: Any, model_b: Any) -> Divergence:
     """KL divergence from one fitted model to another, in standardised units.
 
-    The models must have the same inducing inputs and the same inputs: fits of the same rows with
-    the same ``random_state`` and ``learn_inducing=False`` do. The inducing outputs are compared one
-    by one, wherever the length-scales have moved them. λ and −λ are the same kernel, so signs are
-    folded. For point estimates the divergence of θ is not finite unless they are equal.
+    The models must have the same inducing inputs and the same inputs, as a fit and its update have,
+    and fits of the same rows with the same ``random_state`` and ``learn_inducing=False``. The
+    inducing outputs are compared one by one, wherever the length-scales have moved them. λ and −λ
+    are the same kernel, so signs are folded. For point estimates the divergence of θ is not finite
+    unless they are equal.
     """
     for model in (model_a, model_b):
         check_is_fitted(model)
@@ -34,7 +35,7 @@ def kl(model_a: Any, model_b: Any) -> Divergence:
             f"kl: the models have {a.Z.shape} and {b.Z.shape} inducing inputs; only fits with the "
             "same number of inducing points and of columns can be compared."
         )
-    if not (np.allclose(a.U, b.U) and (np.allclose(a.Z, b.Z) or (_at_rows(a) and _at_rows(b)))):
+    if not (np.allclose(a.U, b.U) and (np.allclose(a.Z, b.Z) or _same_in_x(a, b))):
         raise ValueError(
             "kl: the models have different inducing inputs, so their inducing outputs are not the "
             "same things; fit the same rows with the same random_state and learn_inducing=False."
@@ -42,9 +43,9 @@ def kl(model_a: Any, model_b: Any) -> Divergence:
     return Divergence(_inducing(a, b), _theta(a, b))
 
 
-def _at_rows(posterior: Posterior) -> bool:
-    """Whether the inducing inputs are where they were chosen, among the rows."""
-    return np.allclose(posterior.Z, posterior.nu * posterior.U)
+def _same_in_x(a: Posterior, b: Posterior) -> bool:
+    """Whether the inducing inputs Z/ν are the same in the space of x."""
+    return np.allclose(a.Z * b.nu, b.Z * a.nu)
 
 
 def _inducing(a: Posterior, b: Posterior) -> float:

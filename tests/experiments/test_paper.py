@@ -11,8 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from mosaicgp.cli import app
+from mosaicgp.cli.paper import METHODS
 from mosaicgp.comparison.scores import Split
-from mosaicgp.experiments import fits, running
+from mosaicgp.experiments import fits, methods, running
 from mosaicgp.experiments.datasets import load
 from mosaicgp.experiments.peer import PeerError, predictions
 from mosaicgp.experiments.settings import Settings
@@ -87,16 +88,50 @@ def test_intervals_and_table_use_the_fits_that_are_there(table, folder, accuracy
     found = rows_of(folder / "intervals.csv")
     assert len(found) == 2 * 2
     assert float(found[0]["mean"]) > float(found[1]["mean"])  # b says nothing about y
-    assert_whole(folder, "intervals", "Mean log variance")
+    assert_whole(folder, "intervals", "Mean log variance", "too narrow", "means of all splits")
 
-    methods = ["--method", "VBDTC+", "--method", "HistGradientBoosting"]
-    result = paper("table", table, folder, "--splits", "2", *methods)
+    named = ["--method", "VBDTC+", "--method", "HistGradientBoosting"]
+    result = paper("table", table, folder, "--splits", "2", *named)
     assert result.exit_code == 0, result.output
     assert "VBDTC+, split 1: there already" in result.output
     scores = rows_of(folder / "table.csv")
     assert {row["method"] for row in scores} == {"VBDTC+", "HistGradientBoosting"}
     assert all(np.isfinite(float(row["mnlp"])) for row in scores)
     assert_whole(folder, "table", "HistGradientBoosting", "a fifth of the training rows")
+
+    result = paper("table", table, folder, "--splits", "2", "--method", "VBDTC+")
+    assert rows_of(folder / "table.csv") == scores  # what was there stays on the page
+    assert "| VBDTC+ | 2 |" in result.output
+
+
+def test_the_help_names_the_methods_of_the_table():
+    assert [name.strip("' ") for name in METHODS.split(",")] == list(methods.METHODS)
+
+
+def test_categories_of_ones_own_csv(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [
+        f"{a},{'uvw'[k]},{a + k}"
+        for a, k in zip(rng.normal(size=200), rng.integers(3, size=200), strict=True)
+    ]
+    path = tmp_path / "own.csv"
+    path.write_text("\n".join(["a,kind,y", *rows, ",u,1.0"]))
+    sizes = [
+        "--rows",
+        "200",
+        "--splits",
+        "1",
+        "--method",
+        "HistGradientBoosting",
+        "--inducing",
+        "6",
+    ]
+    named = ["--categorical", "kind", "--missing", "drop", "--target", "y"]
+    out = ["--data", str(path), "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(app, ["paper", "table", *out, *named, *sizes])
+    assert result.exit_code == 0, result.output
+    page = (tmp_path / "out" / "table.md").read_text()
+    assert "--target y --categorical kind --missing drop --rows 200" in page
 
 
 def test_a_run_interrupted_in_a_fit_goes_on_to_the_same_csv(table, folder, accuracy, tmp_path):

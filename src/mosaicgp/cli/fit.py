@@ -132,7 +132,8 @@ def fit(
         bool | None,
         _auto(
             MODEL,
-            "Also move the inducing points; auto does beyond 20,000 rows.",
+            "Also move the inducing points; auto does if inference is stochastic, of more than "
+            "20,000 rows.",
             "--learn-inducing/--keep-inducing",
         ),
     ] = None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,6 +24,13 @@ class Name(StrEnum):
     SAMPLES = "samples"
     INTERVALS = "intervals"
     TABLE = "table"
+
+
+# Those of the table; to import them would take seconds.
+METHODS = (
+    "VBPIC+, VBFITC+, VBDTC+, PIC+, SVIGP, Dist-VGP, rBCM, VSSGPR, HistGradientBoosting, "
+    "'GPflow SVGP'"
+)
 
 
 class Precision(StrEnum):
@@ -63,6 +69,13 @@ def paper(
     exclude: Annotated[
         list[str] | None, typer.Option(help="A column that is no input; repeatable.")
     ] = None,
+    categorical: Annotated[
+        list[str] | None,
+        typer.Option(help="A column of categories, which become a feature each; repeatable."),
+    ] = None,
+    missing: Annotated[
+        options.Missing, typer.Option(help="Rows with a missing value: an error, or left out.")
+    ] = options.Missing.error,
     planes: Annotated[
         Path | None, typer.Option(help="AIRLINE: the aircraft; plane-data.csv beside the flights.")
     ] = None,
@@ -80,7 +93,8 @@ def paper(
     ] = None,
     dtype: Annotated[Precision, typer.Option(help="Of stochastic steps.")] = Precision.DOUBLE,
     method: Annotated[
-        list[str] | None, typer.Option(help="A method to run, repeatable; all by default.")
+        list[str] | None,
+        typer.Option(help=f"A method to run, repeatable; all by default: {METHODS}."),
     ] = None,
     draws: Annotated[
         list[int] | None, typer.Option(min=1, help="samples: a number of draws; repeatable.")
@@ -126,8 +140,12 @@ def paper(
         beside=None if beside is None else beside.value,
         gpflow_python=gpflow_python,
     )
-    table = load(data, target, exclude or (), planes)
-    command = _command(name.value, Path(data).name, target, exclude or (), settings)
+    columns = {"exclude": exclude or [], "categorical": categorical or []}
+    table = load(data, target, planes=planes, missing=missing.value, **columns)
+    named = [("data", Path(data).name), ("target", target)]
+    named += [(option, column) for option, listed in columns.items() for column in listed]
+    named.append(("missing", "drop" if missing == options.Missing.drop else None))
+    command = _command(name.value, named, settings)
     folder = out or Path(f"paper-{table.name}")
     try:
         page = run(name.value, table, settings, folder, command, say, int(sys.stderr.isatty()))
@@ -142,12 +160,9 @@ def paper(
         say(f"Page: {page.resolve()}")
 
 
-def _command(
-    name: str, data: str, target: str | None, exclude: Sequence[str], settings: Settings
-) -> str:
+def _command(name: str, named: list[tuple[str, str | None]], settings: Settings) -> str:
     """The command as a page shows it: what decides the result, without this machine's folders."""
-    given: list[tuple[str, Any]] = [("data", data), ("target", target)]
-    given += [("exclude", column) for column in exclude]
+    given: list[tuple[str, Any]] = list(named)
     usual = type(settings)()
     for field in ("rows", "splits", "test_share", "iterations", "inducing", "block_size", "dtype"):
         value = getattr(settings, field)

@@ -57,17 +57,21 @@ def load(
     target: str | None = None,
     exclude: Sequence[str] = (),
     planes: str | Path | None = None,
+    categorical: Sequence[str] = (),
+    missing: str = "error",
 ) -> Data:
     """A table by the path of its file, or by the name "nycflights13".
 
-    With ``target`` it is any Parquet or CSV (``exclude`` names columns that are no inputs).
-    Without, the form is recognised: the on-time CSV of AIRLINE (``planes`` is the aircraft table,
-    by default ``plane-data.csv`` beside it), and the tables of numbers of TWITTER and AIMPEAK.
+    With ``target`` it is any Parquet or CSV (``exclude`` names columns that are no inputs,
+    ``categorical`` those that become a feature for each category, and rows with missing values are
+    an error unless ``missing`` is "drop"). Without, the form is recognised: the on-time CSV of
+    AIRLINE (``planes`` is the aircraft table, by default ``plane-data.csv`` beside it), and the
+    tables of numbers of TWITTER and AIMPEAK.
     """
     if source == PACKAGE:
         if target is not None:
             raise DataError(f"--target: the target of {PACKAGE} is known. Leave it out.")
-        _no_columns(exclude, PACKAGE)
+        _no_columns([*exclude, *categorical], PACKAGE)
         return _of_flights(PACKAGE, load_flights())
     path = Path(source)
     if not path.exists():
@@ -75,10 +79,10 @@ def load(
             f"--data: there is no file '{source}'. Name a file, or '{PACKAGE}' for the flights of "
             "that package."
         )
-    if target is not None or path.is_dir() or path.suffix == ".parquet":
-        return _own_table(path, target, exclude)
+    if target is not None or path.is_dir() or path.suffix in (".parquet", ".pq"):
+        return _own_table(path, target, exclude, categorical, missing)
     reader = _reader(path)
-    _no_columns(exclude, path.name)
+    _no_columns([*exclude, *categorical], path.name)
     return reader(path, planes)
 
 
@@ -133,8 +137,8 @@ def _first_line(path: Path) -> str:
 
     try:
         with pa.input_stream(str(path), compression="detect") as stream:
-            start = stream.read(2**16)
-        return start.decode("utf-8-sig").splitlines()[0].replace('"', "").strip()
+            start = stream.read(2**16).splitlines()[0]
+        return start.decode("utf-8-sig").replace('"', "").strip()
     except (OSError, UnicodeDecodeError, IndexError) as error:
         raise DataError(f"{path}: not a table in text form ({error}).") from error
 
@@ -216,14 +220,26 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _own_table(path: Path, target: str | None, exclude: Sequence[str]) -> Data:
+def _own_table(
+    path: Path,
+    target: str | None,
+    exclude: Sequence[str],
+    categorical: Sequence[str],
+    missing: str,
+) -> Data:
+    from mosaicgp.data.encoding import DatasetError
+    from mosaicgp.data.files import FileSource, find_files
     from mosaicgp.data.opening import open_dataset
     from mosaicgp.data.rows import whole
 
-    names = _column_names(path)
+    try:
+        names = list(FileSource.open(find_files(path), categorical).schema.names)
+    except (DatasetError, OSError) as error:
+        raise DataError(f"{path}: not a Parquet or CSV table ({error}).") from error
     if target is None:
         raise DataError(f"--target: name the column to predict. {path.name} has {_listed(names)}.")
-    for option, wanted in [("--target", [target]), ("--exclude", exclude)]:
+    options = {"--target": [target], "--exclude": exclude, "--categorical": categorical}
+    for option, wanted in options.items():
         for name in wanted:
             if name not in names:
                 raise DataError(
@@ -233,24 +249,10 @@ def _own_table(path: Path, target: str | None, exclude: Sequence[str]) -> Data:
     columns = [name for name in names if name != target and name not in exclude]
     if not columns:
         raise DataError(f"--exclude: no input of {path.name} is left.")
-    dataset = open_dataset(path, target=target, columns=columns)
+    kinds = [name for name in categorical if name in columns]
+    dataset = open_dataset(path, target=target, columns=columns, categorical=kinds, missing=missing)
     X, y = whole(cast("UserRows", dataset))
     return Data(path.stem, X, y, tuple(dataset.feature_names), target)
-
-
-def _column_names(path: Path) -> list[str]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from mosaicgp.data.files import find_files
-
-    first = Path(find_files(path)[0])
-    if first.suffix != ".parquet":
-        return _first_line(first).split(",")
-    try:
-        return list(pq.read_schema(first).names)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{path}: not a Parquet file ({error}).") from error
 
 
 def _listed(names: Sequence[str], most: int = 20) -> str:
@@ -258,6 +260,9 @@ def _listed(names: Sequence[str], most: int = 20) -> str:
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
-def _no_columns(exclude: Sequence[str], name: str) -> None:
-    if exclude:
-        raise DataError(f"--exclude: the inputs of {name} are known. Leave it out.")
+def _no_columns(named: Sequence[str], name: str) -> None:
+    if named:
+        raise DataError(
+            f"{', '.join(named)}: the columns of {name} are known and need not be named. If it is "
+            "a table of your own, name its --target too."
+        )

@@ -63,7 +63,9 @@ class Journal:
             )
             if differing:
                 changes = ", ".join(
-                    f"{name} was {other.get(name)!r}, is {self.settings.get(name)!r}"
+                    "the rows are other ones"
+                    if name == "fingerprint"
+                    else f"{name} was {other.get(name)!r}, is {self.settings.get(name)!r}"
                     for name in differing
                 )
                 raise JournalError(

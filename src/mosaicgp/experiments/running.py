@@ -90,10 +90,24 @@ def run(
         for number, unit in enumerate(units, start=1):
             label = f"[{number}/{len(units)}]"
             _one(unit, label, experiment, data, settings, journal, say, verbose)
-        order = sorted(units, key=lambda unit: methods.index(unit.method))
-        lines = journal.of(order)
+        lines = journal.of(_shown(experiment, units, settings, journal))
         report = experiment.report(lines, settings, data)
+        say(report.text[0])
         return write(out, name, report, journal.settings, lines, command, notes)
+
+
+def _shown(
+    experiment: Experiment, units: list[Unit], settings: Settings, journal: Journal
+) -> list[Unit]:
+    """What the page is of: these units, and what of the experiment's methods was there before."""
+    there = [
+        Unit(method, split)
+        for method in experiment.methods
+        for split in range(settings.splits)
+        if END in journal.points(Unit(method, split))
+    ]
+    order = [*experiment.choices]
+    return sorted({*units, *there}, key=lambda unit: (order.index(unit.method), unit.split))
 
 
 def _one(

@@ -101,10 +101,14 @@ def _table(rows: list[Line], names: list[str], score: str) -> str:
         ]
         for mark in marks
     ]
-    headings = [f"{n} draws" if n != "1" else "1 draw" for n in names[:-1]]
+    headings = [_draws(name) for name in names[:-1]]
     return f"{score.upper()} by iterations:\n\n" + table(
         ["iterations", *headings, "at the mean of q(θ)"], body
     )
+
+
+def _draws(number: str) -> str:
+    return "1 draw" if number == "1" else f"{number} draws"
 
 
 def _words(lines: list[Line], rows: list[Line], names: list[str]) -> list[str]:
@@ -147,7 +151,7 @@ def _figure(rows: list[Line], names: list[str]) -> Any:
             marks.append(max(row["iterations"] for row in final))
             means.append(np.mean([row[score] for row in final]))
             colour = "black" if name == MEAN else COLOURS[place % len(COLOURS)]
-            label = "mean of q(θ)" if name == MEAN else f"{name} draws"
+            label = "mean of q(θ)" if name == MEAN else _draws(name)
             ax.plot(marks, means, ".-", color=colour, linewidth=1.0, label=label)
         ax.set_xscale("log")
         ax.set_xlabel("iterations")

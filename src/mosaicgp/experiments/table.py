@@ -14,6 +14,7 @@ from mosaicgp.experiments.settings import Line, Report, Settings
 from mosaicgp.experiments.summary import compared, difference, mean_of, methods_of, values
 
 OURS = "VBPIC+"
+ENOUGH_SPLITS = 4
 SCORES = ("rmse", "mnlp", "coverage", "fit_s", "predict_s")
 
 
@@ -76,6 +77,9 @@ def _words(lines: list[Line], methods: list[str]) -> list[str]:
             f"**{label}.** {lead} Above {OURS} (a negative number is below it), in paired "
             f"differences over the splits: {listed}."
         )
+    n_splits = len(values(lines, OURS, "rmse"))
+    if n_splits < ENOUGH_SPLITS:
+        said.append(f"{n_splits} splits are few: standard errors of so few differences say little.")
     return said
 
 
@@ -94,6 +98,7 @@ def _figure(lines: list[Line], methods: list[str]) -> Any:
             ax.plot(found, np.full(len(found), place), "o", color=colour, alpha=0.4, markersize=4)
             ax.plot(np.mean(found), place, "|", color=colour, markersize=16, markeredgewidth=2)
         ax.set_yticks(places, methods)
+        ax.set_ylim(-0.6, len(methods) - 0.4)
         ax.set_xlabel(f"{label}, a dot for each split")
         ax.grid(axis="x", color="0.9")
     return figure

@@ -93,8 +93,11 @@ def release(parameters: Parameters, switches: Switches) -> tuple[Free, Fixed]:
     tiny = jnp.finfo(Z.dtype).tiny
     if not switches.rotate:
         rotation = jnp.ones_like(theta.nu)
-    # Where Z still is a row of U, that row: Z/ν has lost it where ν is tiny.
-    follows_U = switches.rotate & (jnp.abs(Z - theta.nu * noise.U) <= 1e-9 * (1.0 + jnp.abs(Z)))
+    # Where Z still is a row of U, that row: Z/ν has lost it where ν is tiny. It is also better than
+    # an input far from all rows, which Z that did not follow a tiny ν would give.
+    at_U = jnp.abs(Z - theta.nu * noise.U) <= 1e-9 * (1.0 + jnp.abs(Z))
+    far = jnp.abs(Z / rotation) > 10.0 * jnp.max(jnp.abs(noise.U), axis=0)
+    follows_U = switches.rotate & (at_U | far)
     free = Free(
         nu=theta.nu,
         log_xi=jnp.log(theta.xi + tiny),

@@ -41,7 +41,7 @@ def mirrored_nodes(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarr
     """Standard-normal numbers of that shape, the latter half of the draws minus the former.
 
     Each draw by itself is standard normal, so a step stays unbiased; what two blocks, or two halves
-    of the rows, have in common of the response to a draw cancels.
+    of the rows, have in common of the response to a draw cancels to first order.
     """
     *before, numbers = shape
     n = prod(before)
