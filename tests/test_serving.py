@@ -60,7 +60,7 @@ def like(model, kind, hyperparameters="bayesian", partition="tree", most=None):
     other.n_features_in_, other.feature_names_in_ = 2, model.feature_names_in_
     kept = Kept(
         arguments=other.get_params(),
-        switches=switches(other, len(X_std)),
+        switches=switches(other, len(X_std), 0),
         posterior=posterior,
         scaling=model.scaling_,
         partition=rule if blocked else None,

@@ -56,6 +56,9 @@ WORDS = {
     "storage": ["auto", "memory", "disk"],
 }
 
+# Fewest iterations in which inducing inputs are moved unless that is asked for.
+MOVING_ITERATIONS = 1000
+
 # Whole numbers, or "auto", and the least each may be.
 COUNTS = {"block_size": 1, "batch_size": 1, "max_iter": 1, "n_theta": 1, "validation_rows": 0}
 
@@ -155,7 +158,7 @@ def plan(given: Any, n: int) -> Plan:
             jitter=STOCHASTIC_JITTER[given.dtype],
         )
     return Plan(
-        switches=switches(given, n),
+        switches=switches(given, n, max_iter),
         n_inducing=given.n_inducing,
         block_rows=block_rows,
         partition=given.partition,
@@ -168,12 +171,13 @@ def plan(given: Any, n: int) -> Plan:
     )
 
 
-def switches(given: Any, n: int) -> Switches:
-    """What is learned of n rows and how."""
+def switches(given: Any, n: int, max_iter: int) -> Switches:
+    """What is learned of n rows, in so many iterations, and how."""
     # A stochastic step has the gradient in Z anyway; to exact inference m·d more numbers cost more
-    # than they gain. Small tables keep Z whatever the inference, so that both find the same.
+    # than they gain. Small tables keep Z whatever the inference, so that both find the same; and in
+    # few iterations, as with large blocks, Z does not come to rest.
     stochastic = inference_for(given, n) == "stochastic" and n > EXACT_ROWS
-    moving = stochastic and bool(given.rotate_inducing)
+    moving = stochastic and max_iter >= MOVING_ITERATIONS and bool(given.rotate_inducing)
     return Switches(
         approximation=APPROXIMATIONS[given.approximation],
         bayesian=given.hyperparameters == "bayesian",

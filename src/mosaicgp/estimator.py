@@ -116,7 +116,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         more); returning True ends the fit with what it has.
     learn_inducing : bool or "auto", default="auto"
         Also move the inducing inputs to raise the bound. "auto" does so in stochastic inference of
-        more than 20,000 rows, where it costs next to nothing, unless ``rotate_inducing`` is False.
+        more than 20,000 rows, where it costs next to nothing, if ``max_iter`` is at least 1,000 (it
+        is less for large blocks) and ``rotate_inducing`` is not False.
     rotate_inducing : bool, default=True
         Let the rotated inducing inputs Z follow the inverse length-scales while they are learned,
         as inducing inputs chosen among the rows do; False keeps Z where it started.

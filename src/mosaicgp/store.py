@@ -149,7 +149,7 @@ def load(path: str | Path) -> SparseGPRegressor:
         rows_seen = float(header.get("rows_seen", 0.0))
         kept = Kept(
             arguments=parameters,
-            switches=switches(model, round(rows_seen)),
+            switches=switches(model, round(rows_seen), 0),
             posterior=Posterior.from_arrays(_group(arrays, "posterior")),
             scaling=Scaling(**scaling),
             partition=PARTITIONS[kind].from_arrays(_group(arrays, "partition")) if kind else None,

@@ -186,10 +186,17 @@ def test_inducing_inputs_move_unless_they_are_kept():
 
 def test_large_tables_move_inducing_inputs_unless_told_otherwise():
     n = arguments.EXACT_ROWS + 1
-    assert arguments.switches(small(), n).learn_inducing
-    assert not arguments.switches(small(), n - 1).learn_inducing
-    for told in ({"learn_inducing": False}, {"rotate_inducing": False}, {"inference": "exact"}):
-        assert not arguments.switches(small(**told), n).learn_inducing
+
+    def moving(n, **told):
+        return arguments.plan(small(**{"max_iter": 1000, **told}), n).switches.learn_inducing
+
+    assert moving(n) and moving(n, max_iter=999, learn_inducing=True)
+    assert not moving(n - 1)
+    for told in ("learn_inducing", "rotate_inducing"):
+        assert not moving(n, **{told: False})
+    assert not moving(n, inference="exact") and not moving(n, max_iter=999)
+    large = SparseGPRegressor(block_size=1200)
+    assert not arguments.plan(large, n).switches.learn_inducing
 
 
 def test_moved_inducing_inputs_are_taken_up_and_stay_in_an_update():
