@@ -81,7 +81,7 @@ BAD_ARGUMENTS = [
     ({"prior": 1.0}, ValueError, "prior must be a pair"),
     ({"learning_rate": 0.0}, ValueError, "learning_rate must be a finite number greater than 0"),
     ({"learning_rate": 3.0}, ValueError, "learning_rate must be at most 1"),
-    ({"learn_inducing": "yes"}, ValueError, "learn_inducing must be True, False or"),
+    ({"learn_inducing": "yes"}, ValueError, "is not known; choose one of auto, True, False"),
     ({"schedule": "constant"}, ValueError, "anneal, robbins-monro"),
     ({"decay": 0.4}, ValueError, "decay"),
     ({"decay": 1.5}, ValueError, "too slowly or too fast"),

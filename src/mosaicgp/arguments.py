@@ -72,12 +72,8 @@ def check(given: Any) -> None:
     for name, smallest in COUNTS.items():
         if getattr(given, name) != "auto":
             validation.whole(name, getattr(given, name), smallest)
-    if not isinstance(given.learn_inducing, bool | np.bool_ | int) and not (
-        isinstance(given.learn_inducing, str) and given.learn_inducing == "auto"
-    ):
-        raise ValueError(
-            f'learn_inducing must be True, False or "auto", got {given.learn_inducing!r}.'
-        )
+    if not isinstance(given.learn_inducing, bool | np.bool_ | int):
+        validation.one_of("learn_inducing", given.learn_inducing, ["auto", "True", "False"])
     for name in ("tol", "learning_rate"):
         if getattr(given, name) != "auto":
             validation.number(name, getattr(given, name), 0.0)

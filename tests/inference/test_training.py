@@ -3,6 +3,7 @@
 import warnings
 from copy import deepcopy
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -11,8 +12,13 @@ import mosaicgp
 from mosaicgp import SparseGPRegressor, arguments, stages
 from mosaicgp.estimator import CallbackError
 from mosaicgp.inference import training
+from mosaicgp.inference.parameters import Switches, constrain, release
 from mosaicgp.inference.stochastic import step
 from mosaicgp.inference.verdict import LEAST_SEARCH
+from mosaicgp.model.bound import Parameters
+from mosaicgp.model.family import APPROXIMATIONS
+from mosaicgp.model.noise import NoiseParameters
+from mosaicgp.model.posterior import ThetaPosterior
 
 rng = np.random.default_rng(0)
 N = 600
@@ -258,3 +264,14 @@ def test_rows_are_divided_anew_early_also_in_long_fits(max_iter, monkeypatch):
     due = np.array([0, 10, 20, 30, 40, 50])
     assert len(divided) == 6
     assert np.all(np.array(divided) <= due) and np.all(np.array(divided) >= due - training.LAG)
+
+
+def test_a_moved_inducing_input_of_a_rare_flag_is_taken_up():
+    """All inducing inputs are chosen among rows without the flag: U is small there, and Z moves."""
+    theta = ThetaPosterior(jnp.array([0.7, 0.3]), jnp.ones(2), jnp.ones(()), jnp.ones(()))
+    U = jnp.array([[1.0, -0.05], [-1.0, -0.05]])
+    noise = NoiseParameters(jnp.ones(()), jnp.ones(()), jnp.ones(2), U)
+    Z = theta.nu * jnp.array([[1.0, 3.5], [-1.2, -0.05]])
+    switches = Switches(APPROXIMATIONS["pic"], bayesian=True)
+    again = constrain(*release(Parameters(theta, Z, noise), switches), switches)
+    assert_allclose(again.Z, Z, rtol=1e-6)

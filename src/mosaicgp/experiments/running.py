@@ -106,8 +106,8 @@ def _shown(
         for split in range(settings.splits)
         if END in journal.points(Unit(method, split))
     ]
-    order = [*experiment.choices]
-    return sorted({*units, *there}, key=lambda unit: (order.index(unit.method), unit.split))
+    place = experiment.choices.index
+    return sorted({*units, *there}, key=lambda unit: (place(unit.method), unit.split))
 
 
 def _one(

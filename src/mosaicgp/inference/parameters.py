@@ -96,7 +96,7 @@ def release(parameters: Parameters, switches: Switches) -> tuple[Free, Fixed]:
     # Where Z still is a row of U, that row: Z/ν has lost it where ν is tiny. It is also better than
     # an input far from all rows, which Z that did not follow a tiny ν would give.
     at_U = jnp.abs(Z - theta.nu * noise.U) <= 1e-9 * (1.0 + jnp.abs(Z))
-    far = jnp.abs(Z / rotation) > 10.0 * jnp.max(jnp.abs(noise.U), axis=0)
+    far = jnp.abs(Z / rotation) > 10.0 * jnp.maximum(1.0, jnp.max(jnp.abs(noise.U), axis=0))
     follows_U = switches.rotate & (at_U | far)
     free = Free(
         nu=theta.nu,
