@@ -27,7 +27,7 @@ from mosaicgp.inference.parameters import Fixed, Switches
 from mosaicgp.inference.stochastic import Batch, Control, initial_state, step
 from mosaicgp.model.bound import Block
 from mosaicgp.model.family import APPROXIMATIONS
-from mosaicgp.model.given_theta import nodes_shape
+from mosaicgp.model.given_theta import nodes_shape, probing_signs
 from mosaicgp.precision import in_double
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -83,9 +83,11 @@ class Ours:
         start = starting_values(U, APPROXIMATIONS[kind])
         self._free = jax.tree.map(jnp.asarray, start)
         self._fixed = Fixed(jnp.asarray(U), self._free.nu)
-        nodes = np.random.default_rng(1).normal(size=nodes_shape(noise, 1, n, INPUTS))
+        rng = np.random.default_rng(1)
+        nodes = rng.normal(size=nodes_shape(noise, 1, n, INPUTS))
+        probes = probing_signs(rng, noise, 1, n)
         block = Block(*(jnp.asarray(a[None]) for a in (X, y, np.ones(n))))
-        self._batch = Batch(block, jnp.asarray(nodes), jnp.asarray(N_DATA / n))
+        self._batch = Batch(block, *jax.tree.map(jnp.asarray, (nodes, N_DATA / n, probes)))
         self._control = jnp.asarray(Control(RHO, 0.01, 1.0, 1e-6))
         self._state = initial_state(self._free, self._switches)
         self._n_steps = n_steps(m) if n <= 1024 or not noise.correlated else 5

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.scipy.linalg import cho_solve, solve_triangular
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.linalg import hadamard
 
 import reference
 from mosaicgp.model.bound import Block, data_bound, total_statistics
@@ -18,6 +19,7 @@ from mosaicgp.model.expectations import ClosedForm, unit_upsilon
 from mosaicgp.model.given_theta import (
     mirrored_nodes,
     nodes_shape,
+    probing_signs,
     row_statistics,
     sampled_statistics,
     whiten,
@@ -87,6 +89,8 @@ def symmetric(A):
     return 0.5 * (A + A.T)
 
 
+SIGNS = hadamard(64).astype(float)
+
 PAIRS = {
     "row_statistics": (
         row_statistics,
@@ -111,6 +115,19 @@ PAIRS = {
             positive(rng, 80),
             positive(rng, 80),
             rng.normal(size=80),
+        ),
+    ),
+    # Signs with SSᵀ = tI leave nothing to chance: the estimate is the slope itself.
+    "dense_statistics, probed": (
+        lambda K, B, C, y: dense_statistics(K, symmetric(B), symmetric(C), y, jnp.asarray(SIGNS))[
+            :3
+        ],
+        lambda K, B, C, y: plain_dense(K, symmetric(B), symmetric(C), y),
+        lambda rng: (
+            rng.normal(size=(64, 5)),
+            positive(rng, 64),
+            positive(rng, 64),
+            rng.normal(size=64),
         ),
     ),
     "terms_statistics": (
@@ -145,6 +162,7 @@ SYMMETRIC = (
     "row_statistics",
     "whiten",
     "dense_statistics",
+    "dense_statistics, probed",
     "terms_statistics",
     "projected_gram",
 )
@@ -167,11 +185,12 @@ def test_derivatives_by_hand_equal_automatic_ones(name):
 
 
 @partial(jax.jit, static_argnames="noise")
-def drawn_bound(parameters, stacked, nodes, q, noise):
+def drawn_bound(parameters, stacked, nodes, q, noise, probes=None):
     """Σ_b L_b at the θ of the nodes, and its gradient in everything the model knows."""
 
     def value(parameters):
-        return data_bound(sampled_statistics(parameters, stacked, nodes, noise, JITTER), q)
+        found = sampled_statistics(parameters, stacked, nodes, noise, JITTER, probes)
+        return data_bound(found, q)
 
     return jax.value_and_grad(value)(parameters)
 
@@ -285,6 +304,38 @@ def test_drawn_theta_is_unbiased_for_the_bound_and_its_gradients(kind):
     for drawn, expected in pairs:
         error = np.std(drawn, axis=0) / np.sqrt(n_draws)
         assert np.all(np.abs(np.mean(drawn, axis=0) - expected) <= 4.0 * error + 1e-8)
+
+
+@pytest.mark.parametrize("kind", ["pitc", "pic"])
+def test_probes_leave_the_bound_exact_and_its_gradients_unbiased(kind):
+    problem = random_problem(kind, 7)
+    noise, n_draws = problem.approximation.noise, 800
+    nodes = standard_normal(problem, np.random.default_rng(0))
+    known = (problem.parameters, problem.stacked, nodes, problem.q, noise)
+    value, slope = drawn_bound(*known)
+    shape = (n_draws, *problem.stacked.y.shape, 2)
+    signs = jnp.asarray(np.random.default_rng(1).choice((-1.0, 1.0), size=shape))
+    each = jax.jit(lambda signs: jax.lax.map(lambda some: drawn_bound(*known, some), signs))
+    values, slopes = each(signs)
+    assert_allclose(values, np.full(n_draws, value), rtol=1e-12)
+    spread = 0.0
+    for drawn, expected in zip(jax.tree.leaves(slopes), jax.tree.leaves(slope), strict=True):
+        error = np.std(drawn, axis=0) / np.sqrt(n_draws)
+        assert np.all(np.abs(np.mean(drawn, axis=0) - expected) <= 4.0 * error + 1e-8)
+        spread = max(spread, float(np.max(error)))
+    assert spread > 1e-6  # the estimate was in use
+
+
+def test_probes_are_signs_and_only_where_they_save_work():
+    noise = {kind: random_problem(kind, 0).approximation.noise for kind in ("dtc", "fitc", "pic")}
+    rng = np.random.default_rng(0)
+    signs = probing_signs(rng, noise["pic"], 2, 256)
+    assert signs.shape == (2, 256, 16)
+    assert set(np.unique(signs)) == {-1.0, 1.0}
+    assert abs(signs.mean()) < 0.05
+    assert probing_signs(rng, noise["pic"], 2, 32) is None
+    assert probing_signs(rng, noise["dtc"], 1, 1024) is None
+    assert probing_signs(rng, noise["fitc"], 1, 1024) is None
 
 
 @pytest.mark.parametrize("shape", [(2, 1, 3), (3, 1, 2), (1, 5, 4), (1, 1, 2)])

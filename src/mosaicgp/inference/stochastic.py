@@ -37,11 +37,15 @@ def _adam() -> "optax.GradientTransformation":
 
 
 class Batch(NamedTuple):
-    """Blocks stacked in front, standard-normal ``nodes`` for θ, and the weight B/|S| of a block."""
+    """Blocks stacked in front, standard-normal ``nodes`` for θ, and the weight B/|S| of a block.
+
+    ``probes`` are the signs that estimate one term of the gradient; None computes it.
+    """
 
     blocks: Block
     nodes: Array
     weight: Array
+    probes: Array | None = None
 
 
 class Control(NamedTuple):
@@ -119,7 +123,9 @@ def stochastic_bound(
     """The estimate of L from one batch, and the (weighted) statistics it is made of."""
     parameters = constrain(unpacked(learned, free, switches), fixed, switches)
     noise = switches.approximation.noise
-    statistics = sampled_statistics(parameters, batch.blocks, batch.nodes, noise, jitter)
+    statistics = sampled_statistics(
+        parameters, batch.blocks, batch.nodes, noise, jitter, batch.probes
+    )
     statistics = jax.tree.map(lambda part: batch.weight * part, statistics)
     bound = data_bound(statistics, q) - kl_inducing(q)
     if switches.bayesian:

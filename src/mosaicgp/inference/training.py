@@ -40,7 +40,7 @@ from mosaicgp.inference.stochastic import (
 from mosaicgp.inference.validation_score import HeldRows, held_nlpd
 from mosaicgp.inference.verdict import search_over, verdict
 from mosaicgp.model.bound import Block, Parameters
-from mosaicgp.model.given_theta import mirrored_nodes, nodes_shape
+from mosaicgp.model.given_theta import mirrored_nodes, nodes_shape, probing_signs
 from mosaicgp.model.posterior import InducingPosterior, NaturalParameters, from_natural
 from mosaicgp.precision import in_double
 
@@ -201,9 +201,11 @@ class _Training:
     def _batch(self, reshuffled: bool) -> Batch:
         sample = self.data.sampler.next(reshuffled)
         n_blocks, block_size, d = sample.X.shape
-        shape = nodes_shape(self._switches.approximation.noise, n_blocks, block_size, d)
+        noise = self._switches.approximation.noise
+        shape = nodes_shape(noise, n_blocks, block_size, d)
         nodes = mirrored_nodes(self._rng, shape) if self._switches.bayesian else np.zeros(shape)
-        return Batch(Block(*self._cast(sample[:3])), *self._cast((nodes, sample.weight)))
+        probes = probing_signs(self._rng, noise, n_blocks, block_size)
+        return Batch(Block(*self._cast(sample[:3])), *self._cast((nodes, sample.weight, probes)))
 
     def _flush(self, report: bool = True, nlpd: float = np.nan) -> None:
         """Read what the pending steps returned; ``nlpd`` is that after the last of them."""
