@@ -153,8 +153,10 @@ def plan(given: Any, n: int) -> Plan:
             dtype=given.dtype,
             jitter=STOCHASTIC_JITTER[given.dtype],
         )
+    found = switches(given, n, max_iter)
+    large = inference == "stochastic" and n > EXACT_ROWS
     return Plan(
-        switches=switches(given, n, max_iter),
+        switches=found,
         n_inducing=given.n_inducing,
         block_rows=block_rows,
         partition=given.partition,
@@ -162,6 +164,7 @@ def plan(given: Any, n: int) -> Plan:
         batch_rows=or_auto(given.batch_size, None),
         held_rows=or_auto(given.validation_rows, None),
         settings=settings,
+        prelude=large and found.approximation.blocked and found.rotate,
         storage=given.storage,
         work_dir=None if given.work_dir is None else str(given.work_dir),
     )

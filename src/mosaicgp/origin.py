@@ -28,11 +28,12 @@ class Streams(NamedTuple):
     inducing: np.random.Generator
     training: np.random.Generator
     pilot: np.random.Generator
+    prelude: np.random.Generator
 
 
 def streams_of(rng: np.random.Generator) -> Streams:
     """Streams that do not depend on what was drawn from ``rng``."""
-    division, *others = rng.bit_generator.seed_seq.spawn(4)  # type: ignore[attr-defined]
+    division, *others = rng.bit_generator.seed_seq.spawn(5)  # type: ignore[attr-defined]
     return Streams(division, *map(np.random.default_rng, others))
 
 

@@ -31,7 +31,8 @@ PILOT_FROM_ROWS = 2**20
 class Plan:
     """The arguments of an estimator, checked; sizes are in rows.
 
-    ``batch_rows`` and ``held_rows`` are None where the default for the table is meant.
+    ``batch_rows`` and ``held_rows`` are None where the default for the table is meant. With
+    ``prelude`` f learns beside independent noise first.
     """
 
     switches: Switches
@@ -42,6 +43,7 @@ class Plan:
     batch_rows: int | None
     held_rows: int | None
     settings: climb.Settings | records.Settings
+    prelude: bool = False
     storage: Literal["auto", "memory", "disk"] = "auto"
     work_dir: str | None = None
 

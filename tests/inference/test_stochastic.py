@@ -80,6 +80,23 @@ def test_every_learned_parameter_moves():
         assert np.all(np.asarray(getattr(moved, name)) != np.asarray(getattr(start, name))), name
 
 
+def test_inverse_length_scales_and_signal_move_by_shares_of_their_size():
+    """The first step of Adam has the rate as its size: times ν and α, but for a least size."""
+    problem, switches, free, fixed = setting("dtc")
+    d = free.nu.size
+    nu = jnp.asarray(np.geomspace(1e-4, 3.0, d) * np.resize([1.0, -1.0], d))
+    for alpha in (0.001, 0.5):
+        start = free._replace(nu=nu, alpha=jnp.asarray(alpha))
+        before = initial_state(start, switches, to_natural(problem.q))
+        after, _ = step(before, start, fixed, batch_of(problem), control(0.0, 0.01), switches)
+        moved, stood = (unpacked(state.learned, start, switches) for state in (after, before))
+        sizes = jax.tree.map(lambda a, b: np.abs(np.asarray(a - b)), moved, stood)
+        expected = 0.01 * np.maximum(np.abs(nu), 0.1 / np.sqrt(d))
+        assert_allclose(sizes.nu, expected, rtol=1e-3)
+        assert_allclose(sizes.alpha, 0.01 * max(alpha, 0.02), rtol=1e-3)
+        assert_allclose(sizes.log_noise, 0.01, rtol=1e-3)
+
+
 def test_a_step_that_is_not_finite_is_refused_and_the_next_is_smaller():
     problem, switches, free, fixed = setting("dtc")
     good = batch_of(problem)
