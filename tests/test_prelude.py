@@ -2,10 +2,14 @@
 
 import warnings
 
+import jax
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
-from mosaicgp import SparseGPRegressor, arguments, checkpoints, stages
+from mosaicgp import SparseGPRegressor, arguments, checkpoints, fitting, prelude, stages
+from mosaicgp.inference import training
+from mosaicgp.inference.exact import FitError
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(900, 2))
@@ -27,7 +31,7 @@ def fitted(model, **given):
 def large(monkeypatch):
     """The rows here count as a large table."""
     monkeypatch.setattr(arguments, "EXACT_ROWS", 500)
-    monkeypatch.setattr(stages, "PRELUDE_ROWS", 700)
+    monkeypatch.setattr(prelude, "PRELUDE_ROWS", 700)
 
 
 @pytest.fixture
@@ -42,6 +46,7 @@ def fits(monkeypatch):
         return found
 
     monkeypatch.setattr(stages, "fit_stochastic", spy)
+    monkeypatch.setattr(prelude, "fit_stochastic", spy)
     return seen
 
 
@@ -60,12 +65,12 @@ def test_only_large_tables_with_noise_in_blocks_have_one():
 @pytest.mark.parametrize("hyperparameters", ["bayesian", "point"])
 def test_f_starts_where_independent_noise_left_it(large, fits, hyperparameters):
     fitted(model(hyperparameters=hyperparameters, learn_inducing=True))
-    (start, switches, settings, eta, prelude), (free, later, _, begun, _) = fits
+    (start, switches, settings, eta, before), (free, later, _, begun, _) = fits
     assert switches.approximation.noise.correlated is False and eta is None
     assert settings.max_iter == 60 and later.approximation.noise.correlated is True
-    np.testing.assert_allclose(free.nu, prelude.parameters.theta.nu)
-    np.testing.assert_allclose(free.alpha, prelude.parameters.theta.alpha)
-    np.testing.assert_allclose(free.nu * free.inducing, prelude.parameters.Z, atol=1e-9)
+    np.testing.assert_allclose(free.nu, before.parameters.theta.nu)
+    np.testing.assert_allclose(free.alpha, before.parameters.theta.alpha)
+    np.testing.assert_allclose(free.nu * free.inducing, before.parameters.Z, atol=1e-9)
     assert begun is not None
     # The sine is of the first input alone, and f has begun to see it.
     assert abs(free.nu[0]) > 1.5 * abs(free.nu[1])
@@ -82,9 +87,78 @@ def test_what_is_fitted_already_needs_none(large, fits):
     assert len(fits) == 3
 
 
-def test_its_time_is_a_tenth(large, fits):
+def test_its_time_is_a_tenth_and_short_fits_have_none(large, fits, monkeypatch):
     fitted(model(max_time=50.0))
-    assert fits[0][2].max_time == 5.0
+    assert fits[0][2].max_time == 5.0 and len(fits) == 2
+    fitted(model(max_time=20.0))
+    assert len(fits) == 3
+
+
+def test_with_a_time_limit_rows_are_not_divided_anew_before_anything_is_learned(large, monkeypatch):
+    """The seconds before training are no progress of it."""
+    at = []
+    own = training._Training._adapt_if_due
+
+    def spy(self, progress):
+        before = list(self._at.to_adapt)
+        own(self, progress)
+        if self._at.to_adapt != before:
+            at.append(self._at.iteration)
+
+    monkeypatch.setattr(training._Training, "_adapt_if_due", spy)
+    started = training.perf_counter() - 900.0  # reading, dividing, a prelude
+    monkeypatch.setattr(fitting, "perf_counter", lambda: started)
+    fitted(model(max_time=1000.0))
+    assert len(at) == 5 and at[0] >= 5
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_it_is_in_double_precision_whatever_the_process_has(large, fits, dtype):
+    with jax.enable_x64(False), warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*truncated.*")
+        warnings.filterwarnings("ignore", category=ConvergenceWarning)
+        model(dtype=dtype).fit(X, y)
+    (_, _, settings, _, _), (free, _, _, eta, _) = fits
+    assert settings.dtype == "float64"
+    assert settings.jitter == {"float64": 1e-6, "float32": 1e-4}[dtype]
+    assert all(np.asarray(leaf).dtype == np.float64 for leaf in (*free, *eta))
+
+
+def raising(*given):
+    raise FitError("no step was finite.")
+
+
+OUTCOMES = {
+    "failed": lambda fit: fit._replace(status="failed"),
+    "jitter": lambda fit: fit._replace(jitter=1e-4),
+}
+
+
+@pytest.mark.parametrize("how", [*OUTCOMES, "raises"])
+def test_where_nothing_comes_of_it_the_fit_starts_as_it_would_without(
+    large, fits, monkeypatch, how
+):
+    own = prelude.fit_stochastic
+    spoiled = raising if how == "raises" else lambda *given: OUTCOMES[how](own(*given))
+    monkeypatch.setattr(prelude, "fit_stochastic", spoiled)
+    fitted(model())
+    free, _, _, eta, _ = fits[-1]
+    assert eta is None
+    np.testing.assert_array_equal(free.nu, np.full(2, 1.0 / np.sqrt(2.0)))
+
+
+def test_steps_with_blocks_probe(large, monkeypatch):
+    seen = []
+    own = training._Training._batch
+
+    def spy(self, reshuffled):
+        seen.append(own(self, reshuffled))
+        return seen[-1]
+
+    monkeypatch.setattr(training._Training, "_batch", spy)
+    fitted(model())
+    assert seen[0].probes is None  # the prelude's
+    assert seen[-1].probes.shape == (*seen[-1].blocks.y.shape, 16)
 
 
 def test_a_killed_fit_goes_on_to_the_same_bits(large, tmp_path, monkeypatch):
@@ -103,12 +177,12 @@ def test_a_killed_fit_goes_on_to_the_same_bits(large, tmp_path, monkeypatch):
 
 
 def test_an_interruption_leaves_no_half_model(large, monkeypatch):
-    own = stages.fit_stochastic
+    own = prelude.fit_stochastic
 
     def interrupted(*given):
         return own(*given)._replace(status="interrupted")
 
-    monkeypatch.setattr(stages, "fit_stochastic", interrupted)
+    monkeypatch.setattr(prelude, "fit_stochastic", interrupted)
     unfitted = model()
     with pytest.raises(KeyboardInterrupt):
         fitted(unfitted)

@@ -27,7 +27,7 @@ def progress_line(
         yield lambda progress: None
         return
     course = _Course(settings.max_iter, settings.max_time, rows_an_iteration)
-    with _line("fitting", settings.max_iter, "reading and compiling") as show:
+    with _line("fitting", settings.max_iter, "reading, compiling, placing f") as show:
 
         def update(progress: Any) -> None:
             course.take(progress)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,25 +13,18 @@ from mosaicgp.data.division import divide
 from mosaicgp.data.rows import ArrayRows, StandardRows, whole
 from mosaicgp.data.sampling import Ahead, BlockSampler, RowSampler, hold_in_blocks, hold_rows
 from mosaicgp.inference import records
-from mosaicgp.inference.parameters import release
 from mosaicgp.inference.result import FitResult
 from mosaicgp.inference.resuming import Stage
 from mosaicgp.inference.training import fit_stochastic
 from mosaicgp.job import Job, Outcome, on_its_way, result
-from mosaicgp.model.family import APPROXIMATIONS
-from mosaicgp.model.posterior import to_natural
-from mosaicgp.origin import Origin, Streams, division_streams, origin_of
-from mosaicgp.plan import ROWS_A_STEP, Plan, dividing_bytes, n_held, on_disk, rows_a_step
+from mosaicgp.origin import Streams, division_streams, origin_of
+from mosaicgp.plan import Plan, dividing_bytes, n_held, on_disk, rows_a_step
 from mosaicgp.posterior import Posterior
 from mosaicgp.precision import in_double
+from mosaicgp.prelude import after_prelude
 from mosaicgp.tables import Table
 
 FloatArray = NDArray[np.float64]
-
-# Rows and iterations of a prelude, and its share of the time.
-PRELUDE_ROWS = 2**16
-PRELUDE_ITERATIONS = 600
-PRELUDE_TIME = 0.1
 
 
 class Task(NamedTuple):
@@ -115,7 +107,9 @@ def _trained(task: Task, data: records.TrainingData, resumed: _Resumed) -> Outco
     rows, switches, job = task.rows, task.plan.switches, task.job
     origin = origin_of(rows, task.plan, task.streams.inducing, job.before)
     if task.plan.prelude and job.before is None and resumed.snapshot is None:
-        origin = _after_prelude(task, origin)
+        origin = after_prelude(
+            rows, task.plan, task.settings, task.streams.prelude, origin, task.began
+        )
     n = rows.count()
     nlpd_shift = -rows.scaling.log_jacobian(1)
 
@@ -163,37 +157,6 @@ def _trained(task: Task, data: records.TrainingData, resumed: _Resumed) -> Outco
     shift = rows.scaling.log_jacobian(n - outcome.n_held)
     ended = result(outcome, shift, outcome.validation_nlpd + nlpd_shift)
     return standing(outcome, ended, outcome.error)
-
-
-def _after_prelude(task: Task, origin: Origin) -> Origin:
-    """``origin`` with f as it is after learning beside independent noise, from some of the rows.
-
-    A noise kernel that learns from the first step on explains what f has no part in yet, and f
-    dies (RMSE with and without this: blog 23.9 and 25.5, flights 39.7 and 41.6).
-    """
-    rng, settings = task.streams.prelude, task.settings
-    chosen = np.arange(n := task.rows.count())
-    if n > PRELUDE_ROWS:
-        chosen = np.sort(rng.choice(n, PRELUDE_ROWS, replace=False, shuffle=False))
-    rows = StandardRows(ArrayRows(*task.rows.rows.gather(chosen)), task.rows.scaling)
-    sampler = RowSampler(rows, ROWS_A_STEP, np.empty(0, dtype=np.int64), rng)
-    switches = replace(task.plan.switches, approximation=APPROXIMATIONS["dtc"])
-    limit = settings.max_time
-    settings = replace(
-        settings,
-        max_iter=min(PRELUDE_ITERATIONS, settings.max_iter),
-        max_time=None if limit is None else PRELUDE_TIME * limit,
-        adapt_at=(),
-    )
-    fit = fit_stochastic(
-        origin.free, origin.fixed, records.TrainingData(sampler, None), switches, settings, rng
-    )
-    if fit.status == "interrupted":  # nothing is learned yet that could be kept
-        raise KeyboardInterrupt
-    free, _ = release(fit.parameters, switches)
-    of_f = {name: np.asarray(getattr(free, name)) for name in switches.learned()}
-    del of_f["log_noise"]
-    return Origin(origin.free._replace(**of_f), origin.fixed, to_natural(fit.q))
 
 
 class _Partitioned:

@@ -109,7 +109,10 @@ class StochasticFit(NamedTuple):
 
 @dataclass
 class Position:
-    """Where a fit stands, beside the arrays of its state."""
+    """Where a fit stands, beside the arrays of its state.
+
+    ``waited`` are the seconds of its time that had passed when it began to train.
+    """
 
     max_iter: int
     jitter: float
@@ -120,6 +123,7 @@ class Position:
     adapted: int = 0
     stale: int = 0
     plateaued: bool = False
+    waited: float = 0.0
 
 
 class Kept(NamedTuple):

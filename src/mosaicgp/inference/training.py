@@ -90,6 +90,7 @@ class _Training:
         self._state = initial_state(self._free, switches, None if eta is None else self._cast(eta))
         self._warm = eta is not None
         self._at = Position(settings.max_iter, settings.jitter, list(settings.adapt_at))
+        self._at.waited = perf_counter() - began
         self._pending: list[tuple[int, Info, Sizes, float]] = []
         self.history: list[Progress] = []
         self.best: Kept | None = None
@@ -146,12 +147,13 @@ class _Training:
         seconds = perf_counter() - self._began
         return *verdict(self.history, at, self._settings, seconds), None
 
-    def _progress(self, iteration: int, within: float = np.inf) -> float:
-        """The share of the budget, in iterations (no more than ``within``) or in time, that is
-        used."""
+    def _progress(self, iteration: int, within: float = np.inf, waited: float = 0.0) -> float:
+        """The share of the budget, in iterations (no more than ``within``) or in time (but for the
+        seconds ``waited``), that is used."""
         share = iteration / min(self._at.max_iter, within)
-        if self._settings.max_time is not None and iteration > 0:
-            share = max(share, (perf_counter() - self._began) / self._settings.max_time)
+        if (limit := self._settings.max_time) is not None and iteration > 0:
+            seconds = perf_counter() - self._began - waited
+            share = max(share, seconds / max(limit - waited, 1e-3))
         return share
 
     def _settled(self, iteration: int) -> bool:
@@ -249,7 +251,8 @@ class _Training:
     # -- looking -----------------------------------------------------------------------------------
 
     def _adapt_if_due(self, progress: float) -> None:
-        used = self._progress(self._at.iteration, ADAPT_WITHIN)
+        # Before it began to train it learned nothing to divide by.
+        used = self._progress(self._at.iteration, ADAPT_WITHIN, self._at.waited)
         due = [share for share in self._at.to_adapt if used >= share]
         self._at.to_adapt = self._at.to_adapt[len(due) :]
         if not due or self.data.adapt is None or progress >= SEARCH_END:
