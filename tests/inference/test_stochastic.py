@@ -80,9 +80,10 @@ def test_every_learned_parameter_moves():
         assert np.all(np.asarray(getattr(moved, name)) != np.asarray(getattr(start, name))), name
 
 
-def test_inverse_length_scales_and_signal_move_by_shares_of_their_size():
+@pytest.mark.parametrize(("kind", "least"), [("dtc", 3.0), ("fitc", 3.0), ("pic", 0.1)])
+def test_inverse_length_scales_and_signal_move_by_shares_of_their_size(kind, least):
     """The first step of Adam has the rate as its size: times ν and α, but for a least size."""
-    problem, switches, free, fixed = setting("dtc")
+    problem, switches, free, fixed = setting(kind)
     d = free.nu.size
     nu = jnp.asarray(np.geomspace(1e-4, 3.0, d) * np.resize([1.0, -1.0], d))
     for alpha in (0.001, 0.5):
@@ -91,7 +92,7 @@ def test_inverse_length_scales_and_signal_move_by_shares_of_their_size():
         after, _ = step(before, start, fixed, batch_of(problem), control(0.0, 0.01), switches)
         moved, stood = (unpacked(state.learned, start, switches) for state in (after, before))
         sizes = jax.tree.map(lambda a, b: np.abs(np.asarray(a - b)), moved, stood)
-        expected = 0.01 * np.maximum(np.abs(nu), 0.1 / np.sqrt(d))
+        expected = 0.01 * np.maximum(np.abs(nu), min(1.0, least / np.sqrt(d)))
         assert_allclose(sizes.nu, expected, rtol=1e-3)
         assert_allclose(sizes.alpha, 0.01 * max(alpha, 0.02), rtol=1e-3)
         assert_allclose(sizes.log_noise, 0.01, rtol=1e-3)

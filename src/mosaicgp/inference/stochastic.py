@@ -28,10 +28,13 @@ from mosaicgp.model.posterior import (
 if TYPE_CHECKING:
     import optax
 
-# ν and α move by shares of their size, as their logarithms would, but can cross zero. Adam's steps,
-# all of one size, throw ν about where it is as small as 1/√d (blog, 280 inputs, dtc: 26.6 comments,
-# 23.6 with this). Sizes below these count as these, that of ν in units of 1/√d.
-LEAST_NU, LEAST_ALPHA = 0.1, 0.02
+# Steps of ν and α are shares of their size, as those of their logarithms would be, but can cross
+# zero: sizes below these count as these. That of ν is in units of 1/√d, where ν starts, and one at
+# most: Adam's steps, all of one size, throw many small ν about (blog, 280 inputs, dtc: 26.6 and
+# 22.8 comments). Beside noise in blocks the slopes in ν are faint, and it takes small steps (pic:
+# 23.9 comments, 26.5 with the other size).
+LEAST_NU = {"independent": 3.0, "in blocks": 0.1}
+LEAST_ALPHA = 0.02
 
 
 @cache
@@ -141,7 +144,8 @@ def stochastic_bound(
 def pace(free: Free, switches: Switches) -> Array:
     """How far a step of size one takes each learned number (p,)."""
     one = jax.tree.map(jnp.ones_like, free)
-    least = LEAST_NU / float(np.sqrt(free.nu.size))
+    noise = "in blocks" if switches.approximation.noise.correlated else "independent"
+    least = min(1.0, LEAST_NU[noise] / float(np.sqrt(free.nu.size)))
     relative = one._replace(
         nu=jnp.maximum(jnp.abs(free.nu), least),
         alpha=jnp.maximum(jnp.abs(free.alpha), LEAST_ALPHA),
