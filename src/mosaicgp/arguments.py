@@ -126,6 +126,11 @@ def inference_for(given: Any, n: int) -> str:
     return "exact" if n <= EXACT_ROWS else "stochastic"
 
 
+def _large(given: Any, n: int) -> bool:
+    """Whether inference is stochastic, and would be without being asked for."""
+    return inference_for(given, n) == "stochastic" and n > EXACT_ROWS
+
+
 def plan(given: Any, n: int) -> Plan:
     """The arguments, checked, as a table of n rows takes them."""
     inference = inference_for(given, n)
@@ -154,7 +159,6 @@ def plan(given: Any, n: int) -> Plan:
             jitter=STOCHASTIC_JITTER[given.dtype],
         )
     found = switches(given, n, max_iter)
-    large = inference == "stochastic" and n > EXACT_ROWS
     return Plan(
         switches=found,
         n_inducing=given.n_inducing,
@@ -164,7 +168,7 @@ def plan(given: Any, n: int) -> Plan:
         batch_rows=or_auto(given.batch_size, None),
         held_rows=or_auto(given.validation_rows, None),
         settings=settings,
-        prelude=large and found.approximation.blocked and found.rotate,
+        prelude=_large(given, n) and found.approximation.blocked and found.rotate,
         storage=given.storage,
         work_dir=None if given.work_dir is None else str(given.work_dir),
     )
@@ -175,8 +179,8 @@ def switches(given: Any, n: int, max_iter: int) -> Switches:
     # A stochastic step has the gradient in Z anyway; to exact inference m·d more numbers cost more
     # than they gain. Small tables keep Z whatever the inference, so that both find the same; and in
     # few iterations, as with large blocks, Z does not come to rest.
-    stochastic = inference_for(given, n) == "stochastic" and n > EXACT_ROWS
-    moving = stochastic and max_iter >= MOVING_ITERATIONS and bool(given.rotate_inducing)
+    enough = _large(given, n) and max_iter >= MOVING_ITERATIONS
+    moving = enough and bool(given.rotate_inducing)
     return Switches(
         approximation=APPROXIMATIONS[given.approximation],
         bayesian=given.hyperparameters == "bayesian",

@@ -16,6 +16,7 @@ from mosaicgp.data.rows import ArrayRows, StandardRows
 from mosaicgp.data.sampling import RowSampler
 from mosaicgp.inference import records
 from mosaicgp.inference.exact import FitError
+from mosaicgp.inference.initial import sample_rows
 from mosaicgp.inference.parameters import release
 from mosaicgp.inference.training import fit_stochastic
 from mosaicgp.model.family import APPROXIMATIONS
@@ -79,7 +80,5 @@ def _some(rows: StandardRows, rng: np.random.Generator) -> StandardRows:
     n = rows.count()
     if n <= PRELUDE_ROWS and isinstance(rows.rows, ArrayRows):
         return rows
-    chosen = np.arange(n)
-    if n > PRELUDE_ROWS:
-        chosen = np.sort(rng.choice(n, PRELUDE_ROWS, replace=False, shuffle=False))
+    chosen = sample_rows(n, rng, PRELUDE_ROWS)
     return StandardRows(ArrayRows(*rows.rows.gather(chosen)), rows.scaling)

@@ -89,6 +89,10 @@ def symmetric(A):
     return 0.5 * (A + A.T)
 
 
+def dense_arguments(rng, n):
+    return rng.normal(size=(n, 5)), positive(rng, n), positive(rng, n), rng.normal(size=n)
+
+
 SIGNS = hadamard(64).astype(float)
 
 PAIRS = {
@@ -110,12 +114,7 @@ PAIRS = {
     "dense_statistics": (
         lambda K, B, C, y: dense_statistics(K, symmetric(B), symmetric(C), y)[:3],
         lambda K, B, C, y: plain_dense(K, symmetric(B), symmetric(C), y),
-        lambda rng: (
-            rng.normal(size=(80, 5)),
-            positive(rng, 80),
-            positive(rng, 80),
-            rng.normal(size=80),
-        ),
+        partial(dense_arguments, n=80),
     ),
     # Signs with SSᵀ = tI leave nothing to chance: the estimate is the slope itself.
     "dense_statistics, probed": (
@@ -123,12 +122,7 @@ PAIRS = {
             :3
         ],
         lambda K, B, C, y: plain_dense(K, symmetric(B), symmetric(C), y),
-        lambda rng: (
-            rng.normal(size=(64, 5)),
-            positive(rng, 64),
-            positive(rng, 64),
-            rng.normal(size=64),
-        ),
+        partial(dense_arguments, n=64),
     ),
     "terms_statistics": (
         lambda K, C: (own_terms(K, symmetric(C)),),

@@ -69,8 +69,8 @@ def starting_values(
     )
 
 
-def sample_rows(n: int, rng: np.random.Generator) -> np.ndarray:
+def sample_rows(n: int, rng: np.random.Generator, most: int = SELECTION_ROWS) -> np.ndarray:
     """Sorted numbers of the rows that stand for all n: all of them, where they are not many."""
-    if n <= SELECTION_ROWS:
+    if n <= most:
         return np.arange(n)
-    return np.sort(rng.choice(n, size=SELECTION_ROWS, replace=False))
+    return np.sort(rng.choice(n, size=most, replace=False))

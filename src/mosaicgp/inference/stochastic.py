@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 # Steps of ν and α are shares of their size, as those of their logarithms would be, but can cross
 # zero: sizes below these count as these. That of ν is in units of 1/√d, where ν starts, and one at
 # most: Adam's steps, all of one size, throw many small ν about (blog, 280 inputs, dtc: 26.6 and
-# 22.8 comments). Beside noise in blocks the slopes in ν are faint, and it takes small steps (pic:
-# 23.9 comments, 26.5 with the other size).
+# 22.8 comments). Beside noise in blocks the slopes in ν are faint, and it takes small steps; the
+# larger ones did as well on the four fits compared (docs/mathematics.md, "Stochastic bound").
 LEAST_NU = {"independent": 3.0, "in blocks": 0.1}
 LEAST_ALPHA = 0.02
 
