@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from mosaicgp.model import linalg
 
 
-@pytest.mark.parametrize("m", [1, 7, 130, 255, 257, 300])
+@pytest.mark.parametrize("m", [1, 7, 130, 255, 257, 300, 521])
 def test_cut_products_equal_whole_ones(m):
     rng = np.random.default_rng(m)
     L = np.tril(rng.normal(size=(m, m))) / np.sqrt(m) + 2.0 * np.eye(m)
@@ -26,6 +26,9 @@ def test_cut_products_equal_whole_ones(m):
         "inner": (linalg.inner_congruence(jnp.asarray(L), A), L.T @ A @ L),
         "congruence": (linalg.congruence(A, A + jnp.eye(m)), A @ (A + np.eye(m)) @ A),
         "mirrored": (linalg.mirrored_product(V, B), mirrored),
+        "factor": (linalg.halved_cholesky(jnp.asarray(L @ L.T)), np.linalg.cholesky(L @ L.T)),
+        "below": (linalg.solve_lower(jnp.asarray(L), V), np.linalg.solve(L, V)),
+        "above": (linalg.solve_upper(jnp.asarray(L), V), np.linalg.solve(L.T, V)),
     }
     for name, (ours, plain) in found.items():
         assert_allclose(ours, plain, rtol=1e-10, atol=1e-10, err_msg=name)
@@ -42,3 +45,11 @@ def test_the_slope_of_a_factor_is_symmetric():
 
 def test_a_matrix_that_cannot_be_factored_gives_nan():
     assert np.isnan(linalg.cholesky(jnp.asarray([[1.0, 2.0], [2.0, 1.0]]))).any()
+    not_positive = np.eye(600)
+    not_positive[0, 599] = not_positive[599, 0] = 2.0  # found out in the last half
+    assert np.isnan(linalg.halved_cholesky(jnp.asarray(not_positive))).any()
+
+
+def test_log_det_of_a_factor():
+    L = np.tril(np.random.default_rng(0).uniform(0.5, 2.0, size=(6, 6)))
+    assert_allclose(linalg.log_det(jnp.asarray(L)), np.linalg.slogdet(L @ L.T)[1])

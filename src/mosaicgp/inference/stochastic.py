@@ -47,7 +47,7 @@ def _adam() -> "optax.GradientTransformation":
 class Batch(NamedTuple):
     """Blocks stacked in front, standard-normal ``nodes`` for θ, and the weight B/|S| of a block.
 
-    ``probes`` are the signs that estimate one term of the gradient; None computes it.
+    ``probes`` are the signs that estimate traces; None computes them.
     """
 
     blocks: Block

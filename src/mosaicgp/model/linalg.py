@@ -12,15 +12,53 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.scipy.linalg import solve_triangular
 
-# Matrices with fewer rows are multiplied whole, and triangles of fewer inverted by substitution.
-# The halves of larger ones are worked on by different threads.
+# Matrices with fewer rows are multiplied whole, triangles of fewer inverted by substitution, and
+# matrices of fewer factored by LAPACK, on one thread. The halves of larger ones are worked on by
+# different threads.
 CUT_FROM = 96
 SUBSTITUTE_UP_TO = 64
+FACTOR_UP_TO = 256
 
 
 def cholesky(A: Array) -> Array:
     """Lower factor of a symmetric positive definite matrix; NaN where it is not one."""
     return jnp.tril(lax.linalg.cholesky(symmetric_slope(A), symmetrize_input=False))
+
+
+def halved_cholesky(A: Array) -> Array:
+    """The same without a derivative, large matrices halved so that most of it are products."""
+    n = A.shape[-1]
+    if n <= FACTOR_UP_TO:
+        return jnp.tril(lax.linalg.cholesky(A, symmetrize_input=False))
+    h = n // 2
+    first = halved_cholesky(A[:h, :h])
+    corner = solve_lower(first, A[:h, h:]).T
+    return _lower(first, corner, halved_cholesky(A[h:, h:] - gram_of_rows(corner)))
+
+
+def log_det(L: Array) -> Array:
+    """log|LLᵀ| of a triangular L."""
+    return 2.0 * jnp.sum(jnp.log(jnp.diagonal(L)))
+
+
+def solve_lower(L: Array, B: Array) -> Array:
+    """L⁻¹B of a lower triangular L (n, n) and B (n, k), large ones halved."""
+    n = L.shape[-1]
+    if n <= SUBSTITUTE_UP_TO:
+        return solve_triangular(L, B, lower=True)
+    h = n // 2
+    first = solve_lower(L[:h, :h], B[:h])
+    return jnp.concatenate([first, solve_lower(L[h:, h:], B[h:] - L[h:, :h] @ first)])
+
+
+def solve_upper(L: Array, B: Array) -> Array:
+    """L⁻ᵀB of a lower triangular L (n, n) and B (n, k), large ones halved."""
+    n = L.shape[-1]
+    if n <= SUBSTITUTE_UP_TO:
+        return solve_triangular(L, B, lower=True, trans="T")
+    h = n // 2
+    second = solve_upper(L[h:, h:], B[h:])
+    return jnp.concatenate([solve_upper(L[:h, :h], B[:h] - L[h:, :h].T @ second), second])
 
 
 @jax.custom_vjp

@@ -18,7 +18,7 @@ from jax import Array, lax
 from jax.scipy.linalg import cho_solve, solve_triangular
 
 from mosaicgp.model.kernel import gram, se
-from mosaicgp.model.linalg import cholesky, transposed, triangular_inverse
+from mosaicgp.model.linalg import cholesky, log_det, transposed, triangular_inverse
 
 
 class NoiseParameters(NamedTuple):
@@ -64,7 +64,7 @@ class DenseFactor(NamedTuple):
 
     def log_det(self) -> Array:
         """log|C|."""
-        return 2.0 * jnp.sum(jnp.log(jnp.diagonal(self.chol)))
+        return log_det(self.chol)
 
     def inverse(self) -> Array:
         """C⁻¹ (n, n)."""
