@@ -119,8 +119,9 @@ def parquet(tmp_path):
     return tmp_path / "t.parquet"
 
 
-def test_parquet_has_a_target_and_columns_that_are_no_inputs(parquet):
-    data = load(str(parquet), target="y", exclude=["b", "label"])
+@pytest.mark.parametrize("exclude", [["b", "label"], ["b,label"], [" label, b "]])
+def test_parquet_has_a_target_and_columns_that_are_no_inputs(parquet, exclude):
+    data = load(str(parquet), target="y", exclude=exclude)
     assert data.feature_names == ("a", "c")
     np.testing.assert_array_equal(data.X[:, 1], np.arange(6.0) + 2)
     np.testing.assert_array_equal(data.y, np.arange(6.0) + 3)
@@ -138,6 +139,13 @@ def test_a_csv_of_ones_own_has_a_target_whatever_its_form(tmp_path):
         load(str(path), target="z")
     with pytest.raises(DataError, match=r"d: the columns of own\.csv are known"):
         load(str(path), exclude=["d"])
+
+
+def test_a_csv_with_semicolons_is_told_of(tmp_path):
+    path = tmp_path / "own.csv"
+    path.write_text("a;b;y\n1;2;3\n2;3;4\n")
+    with pytest.raises(DataError, match="separated by ';': save the table with commas"):
+        load(str(path), target="y")
 
 
 def test_categories_and_missing_values_of_ones_own_table(tmp_path):

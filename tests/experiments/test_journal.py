@@ -55,3 +55,14 @@ def test_a_line_that_cannot_be_written_leaves_the_file_whole(tmp_path):
             first.add(B, END, {"rmse": object()})
         assert (tmp_path / "fits.jsonl").read_text() == before
         assert first.points(B) == frozenset()
+
+
+def test_checkpoints_leave_no_folder_behind(tmp_path):
+    with journal(tmp_path) as first:
+        for unit in (A, B):
+            first.checkpoint(unit).mkdir(parents=True)
+        first.forget(A)
+        assert first.checkpoint(B).is_dir() and not first.checkpoint(A).exists()
+        first.forget(B)
+        first.forget(B)  # nothing left to forget
+    assert not (tmp_path / ".checkpoints").exists()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mosaicgp.cli.console import BAD_INPUT, say, stop
 from mosaicgp.cli.options import Selection
-from mosaicgp.nearest import did_you_mean
+from mosaicgp.nearest import column_hint, listed_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,7 +66,7 @@ def open_for(
         kinds = {c.name: c.kind for c in model.encoding_.columns if c.categories}
     if target is not None and target not in names:
         stop(
-            f"there is no column {target!r} to check predictions by.{did_you_mean(target, names)} "
+            f"there is no column {target!r} to check predictions by.{column_hint(target, names)} "
             f"The columns are {_listed(names)}; --target names another.",
             BAD_INPUT,
         )
@@ -116,19 +116,16 @@ def _standard_input() -> pa.Table:
 
 def column_names(typed: Sequence[str], option: str, names: Sequence[str]) -> list[str]:
     """Columns, of options that were repeated or have commas in them; each must be there."""
-    found: list[str] = []
-    for text in typed:
-        parts = [text] if text in names else [part.strip() for part in text.split(",")]
-        for part in parts:
-            _require(part, f"--{option}", names)
-        found += parts
+    found = listed_names(typed, names)
+    for name in found:
+        _require(name, f"--{option}", names)
     return found
 
 
 def _require(name: str, what: str, names: Sequence[str]) -> None:
     if name in names:
         return
-    hint = did_you_mean(name, names)
+    hint = column_hint(name, names)
     stop(f"{what}: there is no column {name!r}.{hint} The columns are {_listed(names)}.", BAD_INPUT)
 
 

@@ -66,16 +66,9 @@ def paper(
         ),
     ],
     target: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
-    exclude: Annotated[
-        list[str] | None, typer.Option(help="A column that is no input; repeatable.")
-    ] = None,
-    categorical: Annotated[
-        list[str] | None,
-        typer.Option(help="A column of categories, which become a feature each; repeatable."),
-    ] = None,
-    missing: Annotated[
-        options.Missing, typer.Option(help="Rows with a missing value: an error, or left out.")
-    ] = options.Missing.error,
+    exclude: options.Exclude = None,
+    categorical: options.Categorical = None,
+    missing: options.MissingOption = options.Missing.error,
     planes: Annotated[
         Path | None, typer.Option(help="AIRLINE: the aircraft; plane-data.csv beside the flights.")
     ] = None,

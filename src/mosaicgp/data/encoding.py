@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from mosaicgp.nearest import did_you_mean
+from mosaicgp.nearest import column_hint
 
 FloatArray = NDArray[np.float64]
 Category = str | int | float
@@ -270,7 +270,7 @@ def require(names: Sequence[str], schema: pa.Schema, what: str) -> None:
     """Raises unless the schema has columns of these names."""
     absent = [name for name in names if name not in schema.names]
     if absent:
-        hint = did_you_mean(absent[0], schema.names) if len(absent) == 1 else ""
+        hint = column_hint(absent[0], schema.names) if len(absent) == 1 else ""
         raise DatasetError(
             f"{what}: there is no column {', '.join(map(repr, absent))}.{hint} "
             f"The columns are {', '.join(map(repr, schema.names))}."

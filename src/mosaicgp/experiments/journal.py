@@ -104,8 +104,11 @@ class Journal:
         return self._folder / ".checkpoints" / f"{self._path.stem}-{name}-{unit.split}"
 
     def forget(self, unit: Unit) -> None:
-        """Remove the checkpoints of a unit."""
-        shutil.rmtree(self.checkpoint(unit), ignore_errors=True)
+        """Remove the checkpoints of a unit, and their folder with the last of them."""
+        folder = self.checkpoint(unit)
+        shutil.rmtree(folder, ignore_errors=True)
+        if folder.parent.is_dir() and not any(folder.parent.iterdir()):
+            folder.parent.rmdir()
 
     def __enter__(self) -> Self:
         return self
