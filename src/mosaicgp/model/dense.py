@@ -6,7 +6,6 @@ Reverse-mode differentiation through a factorisation costs several times what th
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from mosaicgp.model.linalg import (
@@ -51,14 +50,21 @@ def _backward(
     saved: _Saved, bars: tuple[Array, Array, Array, Array]
 ) -> tuple[Array, Array, Array, Array]:
     K_bb, C_inv, W, u = saved
-    Q_bar, g_bar, constant_bar, _ = bars
+    K_bar, C_bar, y_bar = _common_slopes(W, u, *bars[:3])
+    half = 0.5 * bars[2]
+    C_bar += half * (congruence(C_inv, K_bb) - C_inv)
+    return K_bar, -half * C_inv, C_bar, y_bar
+
+
+def _common_slopes(
+    W: Array, u: Array, Q_bar: Array, g_bar: Array, constant_bar: Array
+) -> tuple[Array, Array, Array]:
+    """Slopes in K, C and y, but for −½c̄(C⁻¹ − C⁻¹K_bbC⁻¹) of that in C; W = C⁻¹K, u = C⁻¹y."""
     WQ, Wg = W @ Q_bar, W @ g_bar
-    # −½c̄(C⁻¹ − uuᵀ − C⁻¹K_bbC⁻¹) − WQ̄Wᵀ − sym(u(Wḡ)ᵀ)
+    # ½c̄uuᵀ − sym(u(Wḡ)ᵀ) − WQ̄Wᵀ
     cross_term = 0.5 * constant_bar * u - Wg
-    rank_one = 0.5 * (jnp.outer(u, cross_term) + jnp.outer(cross_term, u))
-    C_bar = 0.5 * constant_bar * (congruence(C_inv, K_bb) - C_inv) + rank_one - WQ @ W.T
-    K_bar = 2.0 * WQ + jnp.outer(u, g_bar)
-    return K_bar, -0.5 * constant_bar * C_inv, C_bar, Wg - constant_bar * u
+    C_bar = 0.5 * (jnp.outer(u, cross_term) + jnp.outer(cross_term, u)) - WQ @ W.T
+    return 2.0 * WQ + jnp.outer(u, g_bar), C_bar, Wg - constant_bar * u
 
 
 dense_statistics.defvjp(_forward, _backward)
@@ -83,13 +89,13 @@ _Probed = tuple[Array, Array, Array, Array, Array]
 def _probed_forward(
     K: Array, K_bb: Array, C: Array, y: Array, z: Array
 ) -> tuple[tuple[Array, Array, Array], _Probed]:
-    cuts = tuple(int(k) for k in np.cumsum([K.shape[1], 1, z.shape[1]]))
+    m, t = K.shape[1], z.shape[1]
+    cuts = (m, m + 1, m + 1 + t)
     chol = halved_cholesky(C)
     white = solve_lower(chol, jnp.column_stack([K, y, z, K_bb @ z]))
     V, v, white_z, white_K = jnp.split(white, cuts, axis=1)
     W, u, b, a = jnp.split(solve_upper(chol, white), cuts, axis=1)
-    trace = jnp.sum(white_z * white_K) / z.shape[1]
-    constant = -0.5 * (log_det(chol) + jnp.sum(v**2) + trace)
+    constant = -0.5 * (log_det(chol) + jnp.sum(v**2) + jnp.sum(white_z * white_K) / t)
     return (gram_of_rows(transposed(V)), (v.T @ V)[0], constant), (W, u[:, 0], b, a, z)
 
 
@@ -97,19 +103,15 @@ def _probed_backward(
     saved: _Probed, bars: tuple[Array, Array, Array]
 ) -> tuple[Array, Array, Array, Array, Array]:
     W, u, b, a, z = saved
-    Q_bar, g_bar, constant_bar = bars
-    WQ, Wg = W @ Q_bar, W @ g_bar
-    half = -0.5 * constant_bar / z.shape[1] * b
-    # −½c̄(C⁻¹ − C⁻¹K_bbC⁻¹) is the mean of −½c̄ sym(b(z − a)ᵀ); the rest as above.
-    cross_term = (0.5 * constant_bar * u - Wg)[:, None]
-    C_bar = _symmetric_sum([half, cross_term], [z - a, u[:, None]]) - WQ @ W.T
-    K_bar = 2.0 * WQ + jnp.outer(u, g_bar)
-    return K_bar, _symmetric_sum([half], [z]), C_bar, Wg - constant_bar * u, jnp.zeros_like(z)
+    K_bar, C_bar, y_bar = _common_slopes(W, u, *bars)
+    weighted = -0.5 * bars[2] / z.shape[1] * b
+    # −½c̄(C⁻¹ − C⁻¹K_bbC⁻¹) is the mean of −½c̄ sym(b(z − a)ᵀ), −½c̄C⁻¹ that of −½c̄ sym(bzᵀ).
+    C_bar += _symmetric_product(weighted, z - a)
+    return K_bar, _symmetric_product(weighted, z), C_bar, y_bar, jnp.zeros_like(z)
 
 
-def _symmetric_sum(left: list[Array], right: list[Array]) -> Array:
-    """½(ABᵀ + BAᵀ) (n, n) of the columns of A and B."""
-    A, B = jnp.column_stack(left), jnp.column_stack(right)
+def _symmetric_product(A: Array, B: Array) -> Array:
+    """½(ABᵀ + BAᵀ) (n, n) of A and B (n, t), as one product."""
     return 0.5 * jnp.column_stack([A, B]) @ jnp.column_stack([B, A]).T
 
 

@@ -33,7 +33,8 @@ from mosaicgp.model.posterior import nodes_to_theta
 
 # Signs a row that traces are estimated from, the rows of a block from which that is worth it, and
 # the most inputs with which it is done: with many, most of which hardly matter to k^ε, their faint
-# slopes would drown (docs/mathematics.md, "Cheap gradients").
+# slopes would drown. They do with 280 and do not with 8; what lies between was not measured
+# (docs/mathematics.md, "Cheap gradients").
 PROBES, PROBE_FROM, PROBE_INPUTS = 16, 64, 32
 
 

@@ -12,9 +12,9 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.scipy.linalg import solve_triangular
 
-# Matrices with fewer rows are multiplied whole, triangles of fewer inverted by substitution, and
-# matrices of fewer factored by LAPACK, on one thread. The halves of larger ones are worked on by
-# different threads.
+# Matrices with fewer rows are multiplied whole; triangles of up to so many are inverted and solved
+# with by substitution, and matrices of up to so many factored by LAPACK, on one thread. The halves
+# of larger ones are worked on by different threads.
 CUT_FROM = 96
 SUBSTITUTE_UP_TO = 64
 FACTOR_UP_TO = 256
@@ -26,7 +26,10 @@ def cholesky(A: Array) -> Array:
 
 
 def halved_cholesky(A: Array) -> Array:
-    """The same without a derivative, large matrices halved so that most of it are products."""
+    """The same, large matrices halved so that most of it are products.
+
+    For use inside derivatives by hand: a slope through it is not made symmetric.
+    """
     n = A.shape[-1]
     if n <= FACTOR_UP_TO:
         return jnp.tril(lax.linalg.cholesky(A, symmetrize_input=False))
