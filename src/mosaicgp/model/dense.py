@@ -24,47 +24,60 @@ from mosaicgp.model.linalg import (
 
 @jax.custom_vjp
 def dense_statistics(
-    K: Array, K_bb: Array, C: Array, y: Array
+    K: Array, K_bb: Array, C: Array, y: Array, probes: Array | None = None
 ) -> tuple[Array, Array, Array, Array]:
     """KᵀC⁻¹K (m, m), KᵀC⁻¹y (m,), −½[log|C| + yᵀC⁻¹y + Tr(C⁻¹K_bb)] and C⁻¹ of one block, K (n, m).
 
-    No derivative goes through C⁻¹: it is there for ``terms_statistics``.
+    No derivative goes through C⁻¹: it is there for ``terms_statistics``. With ``probes`` (n, t),
+    independent signs, the slope in C is an estimate without bias; all values stay exact.
     """
-    return _forward(K, K_bb, C, y)[0]
+    return _forward(K, K_bb, C, y, probes)[0]
 
 
-_Saved = tuple[Array, Array, Array, Array]
+_Saved = tuple[Array, Array, Array, Array, Array | None]
 
 
 def _forward(
-    K: Array, K_bb: Array, C: Array, y: Array
+    K: Array, K_bb: Array, C: Array, y: Array, probes: Array | None
 ) -> tuple[tuple[Array, Array, Array, Array], _Saved]:
     chol = cholesky(C)
     C_inv = gram_of_lower(triangular_inverse(chol))
     W, u = C_inv @ K, C_inv @ y
     constant = -0.5 * (log_det(chol) + y @ u + jnp.sum(C_inv * K_bb))
-    return (transposed(K) @ W, K.T @ u, constant, C_inv), (K_bb, C_inv, W, u)
+    return (transposed(K) @ W, K.T @ u, constant, C_inv), (K_bb, C_inv, W, u, probes)
 
 
 def _backward(
     saved: _Saved, bars: tuple[Array, Array, Array, Array]
-) -> tuple[Array, Array, Array, Array]:
-    K_bb, C_inv, W, u = saved
-    K_bar, C_bar, y_bar = _common_slopes(W, u, *bars[:3])
+) -> tuple[Array, Array, Array, Array, Array | None]:
+    K_bb, C_inv, W, u, z = saved
+    K_bar, WQ, cross_term, y_bar = _common_slopes(W, u, *bars[:3])
     half = 0.5 * bars[2]
-    C_bar += half * (congruence(C_inv, K_bb) - C_inv)
-    return K_bar, -half * C_inv, C_bar, y_bar
+    if z is None:
+        C_bar = half * (congruence(C_inv, K_bb) - C_inv) + _symmetric_product([cross_term], [u])
+        return K_bar, -half * C_inv, C_bar - WQ @ W.T, y_bar, None
+    # C⁻¹K_bbC⁻¹ is the mean of sym(abᵀ), a = C⁻¹K_bbz and b = C⁻¹z.
+    weighted = half / z.shape[1] * (C_inv @ (K_bb @ z))
+    C_bar = _symmetric_product([weighted, cross_term], [C_inv @ z, u]) - half * C_inv - WQ @ W.T
+    return K_bar, -half * C_inv, C_bar, y_bar, jnp.zeros_like(z)
 
 
 def _common_slopes(
     W: Array, u: Array, Q_bar: Array, g_bar: Array, constant_bar: Array
-) -> tuple[Array, Array, Array]:
-    """Slopes in K, C and y, but for −½c̄(C⁻¹ − C⁻¹K_bbC⁻¹) of that in C; W = C⁻¹K, u = C⁻¹y."""
+) -> tuple[Array, Array, Array, Array]:
+    """K̄, WQ̄, t = ½c̄u − Wḡ and ȳ, where W = C⁻¹K and u = C⁻¹y.
+
+    The slope in C is −½c̄(C⁻¹ − C⁻¹K_bbC⁻¹) + sym(utᵀ) − WQ̄Wᵀ.
+    """
     WQ, Wg = W @ Q_bar, W @ g_bar
-    # ½c̄uuᵀ − sym(u(Wḡ)ᵀ) − WQ̄Wᵀ
-    cross_term = 0.5 * constant_bar * u - Wg
-    C_bar = 0.5 * (jnp.outer(u, cross_term) + jnp.outer(cross_term, u)) - WQ @ W.T
-    return 2.0 * WQ + jnp.outer(u, g_bar), C_bar, Wg - constant_bar * u
+    y_bar = Wg - constant_bar * u
+    return 2.0 * WQ + jnp.outer(u, g_bar), WQ, 0.5 * constant_bar * u - Wg, y_bar
+
+
+def _symmetric_product(left: list[Array], right: list[Array]) -> Array:
+    """½(ABᵀ + BAᵀ) (n, n) of the columns of A and of B, as one product."""
+    A, B = jnp.column_stack(left), jnp.column_stack(right)
+    return 0.5 * jnp.column_stack([A, B]) @ jnp.column_stack([B, A]).T
 
 
 dense_statistics.defvjp(_forward, _backward)
@@ -103,16 +116,11 @@ def _probed_backward(
     saved: _Probed, bars: tuple[Array, Array, Array]
 ) -> tuple[Array, Array, Array, Array, Array]:
     W, u, b, a, z = saved
-    K_bar, C_bar, y_bar = _common_slopes(W, u, *bars)
+    K_bar, WQ, cross_term, y_bar = _common_slopes(W, u, *bars)
     weighted = -0.5 * bars[2] / z.shape[1] * b
     # −½c̄(C⁻¹ − C⁻¹K_bbC⁻¹) is the mean of −½c̄ sym(b(z − a)ᵀ), −½c̄C⁻¹ that of −½c̄ sym(bzᵀ).
-    C_bar += _symmetric_product(weighted, z - a)
-    return K_bar, _symmetric_product(weighted, z), C_bar, y_bar, jnp.zeros_like(z)
-
-
-def _symmetric_product(A: Array, B: Array) -> Array:
-    """½(ABᵀ + BAᵀ) (n, n) of A and B (n, t), as one product."""
-    return 0.5 * jnp.column_stack([A, B]) @ jnp.column_stack([B, A]).T
+    C_bar = _symmetric_product([weighted, cross_term], [z - a, u]) - WQ @ W.T
+    return K_bar, _symmetric_product([weighted], [z]), C_bar, y_bar, jnp.zeros_like(z)
 
 
 probed_statistics.defvjp(_probed_forward, _probed_backward)
