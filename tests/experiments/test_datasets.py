@@ -85,7 +85,8 @@ def test_twitter(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("delimiter", "header"), [(",", None), ("\t", None), (",", "length,lanes,limit,way,time,speed")]
+    ("delimiter", "header"),
+    [(",", None), ("\t", None), ("   ", None), (",", "length,lanes,limit,way,time,speed")],
 )
 def test_aimpeak(tmp_path, delimiter, header):
     table = numbers(tmp_path / "aimpeak.csv", 4, 6, delimiter, header)
@@ -137,6 +138,9 @@ def test_a_csv_of_ones_own_has_a_target_whatever_its_form(tmp_path):
     np.testing.assert_array_equal(data.y, [6.0, 8.0])
     with pytest.raises(DataError, match=r"--target: own\.csv has no column 'z'"):
         load(str(path), target="z")
+    with pytest.raises(DataError, match=r"--target: name .* own\.csv has a, b, d, e, f, y"):
+        load(str(path), exclude=["d"])
+    path.write_text("1,2,3,4,5,6\n2,3,4,5,6,8\n")
     with pytest.raises(DataError, match=r"d: the columns of own\.csv are known"):
         load(str(path), exclude=["d"])
 

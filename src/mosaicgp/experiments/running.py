@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,9 +10,11 @@ from typing import Any, NamedTuple
 from mosaicgp.experiments import accuracy, convergence, fits, intervals, samples, table
 from mosaicgp.experiments.datasets import Data, DataError
 from mosaicgp.experiments.journal import END, Journal
+from mosaicgp.experiments.machine import description
 from mosaicgp.experiments.methods import METHODS, VB_METHODS, left_out
 from mosaicgp.experiments.pages import write
 from mosaicgp.experiments.settings import Line, Report, Settings, Unit, Work
+from mosaicgp.experiments.summary import methods_of
 
 
 class Experiment(NamedTuple):
@@ -91,6 +94,7 @@ def run(
             label = f"[{number}/{len(units)}]"
             _one(unit, label, experiment, data, settings, journal, say, verbose)
         lines = journal.of(_shown(experiment, units, settings, journal))
+        command += _naming(methods_of(lines), experiment)
         report = experiment.report(lines, settings, data)
         say(report.text[0])
         return write(out, name, report, journal.settings, lines, command, notes)
@@ -108,6 +112,13 @@ def _shown(
     ]
     place = experiment.choices.index
     return sorted({*units, *there}, key=lambda unit: (place(unit.method), unit.split))
+
+
+def _naming(methods: list[str], experiment: Experiment) -> str:
+    """What makes a command be of these methods; nothing, if it is anyway."""
+    if set(methods) == set(experiment.methods):
+        return ""
+    return "".join(f" --method {shlex.quote(method)}" for method in methods)
 
 
 def _one(
@@ -128,7 +139,7 @@ def _one(
     say(f"{what} ...")
 
     def record(point: int | str, values: Line) -> None:
-        journal.add(unit, point, values)
+        journal.add(unit, point, values | ({"machine": description()} if point == END else {}))
         if "rmse" in values and "mnlp" in values:
             say(f"{what}, {point}: RMSE {values['rmse']:.4g}, MNLP {values['mnlp']:.4g}")
 

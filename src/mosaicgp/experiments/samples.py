@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from mosaicgp.experiments.journal import END
 from mosaicgp.experiments.methods import make
 from mosaicgp.experiments.pages import COLOURS, new_figure, table
 from mosaicgp.experiments.settings import Line, Report, Settings, Unit, Work
-from mosaicgp.experiments.summary import ends, mean_of
+from mosaicgp.experiments.summary import Mean, compared, ends, mean_of
 
 # Test rows that every number of draws is scored on: 256 draws cost 256 factorisations of a block.
 TEST_ROWS = 1000
@@ -113,24 +114,25 @@ def _draws(number: str) -> str:
 
 def _words(lines: list[Line], rows: list[Line], names: list[str]) -> list[str]:
     last = [line for line in lines if line["point"] == END]
-    fewest, most = names[0], names[-2]
+    counts = names[:-1]
     by_split = {
         name: {r["split"]: r["rmse"] for r in rows if r["at"] == END and r["draws"] == name}
-        for name in (fewest, most)
+        for name in counts
     }
-    gap = mean_of([by_split[fewest][s] - by_split[most][s] for s in sorted(by_split[most])])
+
+    def rise(few: str, many: str) -> Mean:
+        return mean_of([by_split[many][s] - by_split[few][s] for s in sorted(by_split[many])])
+
+    steps = "; ".join(
+        f"from {few} to {many} by {compared(rise(few, many))}" for few, many in pairwise(counts)
+    )
     lengths = np.median([line["relative_std"] for line in last])
     signal = np.median([line["relative_signal_std"] for line in last])
     spread = mean_of([ends(lines, "VBPIC+")[line["split"]]["mean_log_variance"] for line in last])
-    if np.isnan(gap.error):
-        verdict = "one split, so it is not known what chance does"
-    elif abs(gap.mean) > 2.0 * gap.error:
-        verdict = f"standard error {gap.error:.2g}: more draws change it by so much"
-    else:
-        verdict = f"standard error {gap.error:.2g}: not more than chance does"
     return [
-        f"At the end the RMSE with one draw is {gap.mean:+.3g} from that with {most} "
-        f"({verdict}). How wide q(θ) is then decides how much there is to average over: "
+        f"What more draws do to the RMSE at the end, in paired differences over the splits: "
+        f"{steps or 'one number of draws, nothing to compare'}.",
+        "How wide q(θ) is decides how much there is to average over: at the end "
         f"the standard deviation of an inverse length-scale is {lengths:.1%} of its mean (median), "
         f"that of the signal {signal:.1%}; mean log variance {spread}.",
         f"Draws are independent, from q(θ) as it is at that iteration; scored on at most "

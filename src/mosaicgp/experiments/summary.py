@@ -10,12 +10,16 @@ import numpy as np
 from mosaicgp.experiments.journal import END
 from mosaicgp.experiments.settings import Line
 
+# Differences on fewer splits than these are given without standard errors, which say little then.
+ENOUGH_SPLITS = 4
+
 
 class Mean(NamedTuple):
-    """A mean over splits and its standard error, NaN of one split."""
+    """A mean over ``n`` splits and its standard error, NaN of one split."""
 
     mean: float
     error: float
+    n: int
 
     def __str__(self) -> str:
         text = f"{self.mean:.4g}"
@@ -25,7 +29,7 @@ class Mean(NamedTuple):
 def mean_of(values: Sequence[float]) -> Mean:
     """The mean of some values."""
     error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
-    return Mean(float(np.mean(values)), float(error))
+    return Mean(float(np.mean(values)), float(error), len(values))
 
 
 def ends(lines: list[Line], method: str) -> dict[int, Line]:
@@ -53,8 +57,8 @@ def difference(lines: list[Line], one: str, other: str, name: str) -> Mean:
 
 
 def compared(found: Mean) -> str:
-    """A difference in words, with how many standard errors it is."""
-    if np.isnan(found.error):
-        return f"{found.mean:+.3g} (one split)"
+    """A difference in words, with how many standard errors it is, of how few splits."""
+    if found.n < ENOUGH_SPLITS:
+        return f"{found.mean:+.3g} ({'one split' if found.n == 1 else f'{found.n} splits'})"
     errors = abs(found.mean) / found.error if found.error > 0.0 else np.inf
     return f"{found.mean:+.3g}, {errors:.1f} standard errors"

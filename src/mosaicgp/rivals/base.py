@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,10 @@ class Fitted(Protocol):
 class Rival(RegressorMixin, BaseEstimator, ABC):
     """A regressor that learns and predicts in standardised units; a subclass says how."""
 
+    # Steps that fall to zero within ``max_iter``: to come to its end is no failure to converge.
+    anneals: ClassVar[bool] = False
     random_state: Any
+    max_time: float | None
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from X (n, d) and y (n,): arrays, or tables of pandas or polars."""
@@ -47,7 +50,7 @@ class Rival(RegressorMixin, BaseEstimator, ABC):
         bound = result.bound + scaling.log_jacobian(len(y_user))
         self.fit_result_ = replace(result, bound=bound)
         self.n_iter_ = result.iterations
-        if result.status == "max_iter":
+        if result.status == "max_iter" and not self.anneals:
             warnings.warn(f"{type(self).__name__}: {result.message}", ConvergenceWarning, 2)
         return self
 
@@ -71,6 +74,13 @@ class Rival(RegressorMixin, BaseEstimator, ABC):
     @abstractmethod
     def _check_arguments(self) -> None:
         """Raise, naming the argument, before any work."""
+
+    def _check_counts_and_time(self, *counts: str) -> None:
+        """Raise unless the arguments of these names are whole and positive, as are the seconds."""
+        for name in counts:
+            validation.whole(name, getattr(self, name), 1)
+        if self.max_time is not None:
+            validation.number("max_time", self.max_time, 0.0)
 
     def _check_rows(self, n: int) -> None:
         """Raise where so many rows cannot be learned from."""

@@ -84,11 +84,8 @@ class FullGP(Rival):
     def _check_arguments(self) -> None:
         if not isinstance(self.correlated_noise, bool | np.bool_):
             raise TypeError(f"correlated_noise must be a bool, got {self.correlated_noise!r}.")
-        validation.whole("max_rows", self.max_rows, 1)
-        validation.whole("max_iter", self.max_iter, 1)
+        self._check_counts_and_time("max_rows", "max_iter")
         validation.whole("n_restarts", self.n_restarts, 0)
-        if self.max_time is not None:
-            validation.number("max_time", self.max_time, 0.0)
 
     def _check_rows(self, n: int) -> None:
         if n > self.max_rows:

@@ -83,6 +83,18 @@ def annealed(rate: float, max_iter: int, max_time: float | None) -> Iterator[flo
         yield rate * min(1.0, (1.0 - progress) / (1.0 - ANNEAL_FROM))
 
 
+def annealed_result(
+    taken: int, max_iter: int, seconds: float, bound: float, rejected: int = 0
+) -> FitResult:
+    """How ``taken`` annealed steps ended: with all of them made, or with the time used up."""
+    in_time = taken == max_iter
+    status: Status = "max_iter" if in_time else "max_time"
+    message = f"trained {'all ' if in_time else ''}{taken} annealed steps"
+    if not in_time:
+        message += f" of {max_iter} before the time ran out"
+    return FitResult(status, message, taken, seconds, bound, True, rejected)
+
+
 @cache
 def adam() -> optax.GradientTransformation:
     """Adam with the decay rates that the stochastic inference of ``SparseGPRegressor`` uses."""

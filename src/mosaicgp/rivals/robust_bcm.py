@@ -26,7 +26,7 @@ from mosaicgp.rivals.dense_gp import (
     log_evidence,
     to_free,
 )
-from mosaicgp.rivals.maximise import adam, adam_direction, annealed
+from mosaicgp.rivals.maximise import adam, adam_direction, annealed, annealed_result
 
 PREDICT_ROWS = 2048
 
@@ -95,6 +95,8 @@ class RobustBCM(Rival):
     True
     """
 
+    anneals = True
+
     def __init__(
         self,
         *,
@@ -117,11 +119,8 @@ class RobustBCM(Rival):
         self.random_state = random_state
 
     def _check_arguments(self) -> None:
-        for name in ("expert_size", "max_experts", "experts_per_step", "max_iter"):
-            validation.whole(name, getattr(self, name), 1)
+        self._check_counts_and_time("expert_size", "max_experts", "experts_per_step", "max_iter")
         validation.number("learning_rate", self.learning_rate, 0.0)
-        if self.max_time is not None:
-            validation.number("max_time", self.max_time, 0.0)
         if self.n_jobs is not None:
             validation.whole("n_jobs", self.n_jobs, 1)
 
@@ -147,14 +146,7 @@ class RobustBCM(Rival):
                 free = np.clip(free + rate * np.asarray(direction), lowest, highest)
         bound = float(np.mean(a_row[-max(1, len(a_row) // 10) :])) * len(y)
         seconds = perf_counter() - began
-        result = FitResult(
-            "converged",
-            f"trained {len(a_row)} annealed steps",
-            len(a_row),
-            seconds,
-            bound,
-            len(a_row) < self.max_iter,
-        )
+        result = annealed_result(len(a_row), self.max_iter, seconds, bound)
         return Committee(from_free(free, d), tuple(experts), self.n_jobs), result
 
 
@@ -207,6 +199,8 @@ class Committee:
         """The rows near an expert, and its β(1/v − 1/k**) and βm/v there."""
         prior = float(self.kernels.variance[0])
         near = np.flatnonzero(self._distance(expert, X) < 2.0 * SILENT)
+        if not len(near):
+            return near, np.empty(0), np.empty(0)
         L, weights = factor(self.kernels, *expert)
         mean, explained = np.empty(len(near)), np.empty(len(near))
         for start in range(0, len(near), PREDICT_ROWS):

@@ -19,7 +19,7 @@ from mosaicgp.model.bound import Statistics, collapsed_bound, natural_step, opti
 from mosaicgp.model.posterior import InducingPosterior, NaturalParameters, from_natural
 from mosaicgp.precision import in_double
 from mosaicgp.rivals.base import FloatArray, Rival
-from mosaicgp.rivals.maximise import adam, adam_direction, annealed
+from mosaicgp.rivals.maximise import adam, adam_direction, annealed, annealed_result
 from mosaicgp.rivals.spectrum import Spectrum, bound, kl_spectrum, predictive, statistics
 
 if TYPE_CHECKING:
@@ -83,6 +83,8 @@ class VSSGPR(Rival):
     True
     """
 
+    anneals = True
+
     def __init__(
         self,
         *,
@@ -101,11 +103,8 @@ class VSSGPR(Rival):
         self.random_state = random_state
 
     def _check_arguments(self) -> None:
-        for name in ("n_features", "batch_size", "max_iter"):
-            validation.whole(name, getattr(self, name), 1)
+        self._check_counts_and_time("n_features", "batch_size", "max_iter")
         validation.number("learning_rate", self.learning_rate, 0.0)
-        if self.max_time is not None:
-            validation.number("max_time", self.max_time, 0.0)
 
     @in_double
     def _learn(
@@ -125,21 +124,13 @@ class VSSGPR(Rival):
         total = _total_statistics(state.spectrum, X, y)
         q = optimal_inducing(total)
         value = float(collapsed_bound(total) - kl_spectrum(state.spectrum))
-        result = FitResult(
-            "converged",
-            f"trained {taken} annealed steps",
-            taken,
-            perf_counter() - began,
-            value,
-            taken < self.max_iter,
-            rejected,
-        )
+        result = annealed_result(taken, self.max_iter, perf_counter() - began, value, rejected)
         fitted = jax.tree.map(np.asarray, (state.spectrum, q))
         return SpectrumPosterior(*fitted), result
 
 
 def starting_spectrum(X: FloatArray, n_features: int, rng: np.random.Generator) -> Spectrum:
-    """Frequencies drawn from the prior, reference points among the rows, wide q(b)."""
+    """Frequencies drawn from the prior, reference points among the rows."""
     d = X.shape[1]
     Z = select_inducing(X, n_features, rng)
     Z = Z[np.arange(n_features) % len(Z)]  # again from the first, where rows are few

@@ -1,0 +1,111 @@
+"""Means, paired differences and what the pages say of them, on lines with known answers."""
+
+import numpy as np
+import pytest
+from scipy.stats import sem
+
+from mosaicgp.experiments import accuracy, table
+from mosaicgp.experiments.datasets import Data
+from mosaicgp.experiments.journal import END
+from mosaicgp.experiments.methods import ESTIMATORS, make
+from mosaicgp.experiments.pages import write
+from mosaicgp.experiments.settings import Settings
+from mosaicgp.experiments.summary import compared, difference, mean_of
+
+DATA = Data("t", np.zeros((2, 1)), np.zeros(2), ("a",), "y")
+
+
+def end(method, split, rmse, mnlp=1.0, **others):
+    scores = {"rmse": rmse, "mnlp": mnlp, "coverage": 0.95, "fit_s": 10.0, "predict_s": 1.0}
+    how = {"iterations": 100, "status": "converged"}
+    return {"method": method, "split": split, "point": END, **scores, **how, **others}
+
+
+def lines_of(scores):
+    return [end(method, s, v) for method, found in scores.items() for s, v in found.items()]
+
+
+def test_a_mean_has_the_error_of_scipy():
+    values = [1.0, 2.0, 4.0, 7.0]
+    found = mean_of(values)
+    assert found.mean == 3.5 and found.n == 4
+    np.testing.assert_allclose(found.error, sem(values))
+    assert np.isnan(mean_of([2.0]).error) and str(mean_of([2.0])) == "2"
+
+
+def test_differences_are_those_of_the_splits_that_both_have():
+    ours, theirs = {0: 1.0, 1: 20.0, 2: 3.0, 3: 4.0, 4: 5.0}, {4: 7.0, 3: 5.0, 2: 6.0, 0: 2.0}
+    found = difference(lines_of({"VBPIC+": ours, "SVIGP": theirs}), "VBPIC+", "SVIGP", "rmse")
+    gaps = [1.0, 3.0, 1.0, 2.0]
+    assert found.n == 4 and found.mean == np.mean(gaps)
+    np.testing.assert_allclose(found.error, sem(gaps))
+    assert compared(found) == f"+1.75, {1.75 / sem(gaps):.1f} standard errors"
+
+
+@pytest.mark.parametrize(("n", "words"), [(1, "+1 (one split)"), (3, "+1 (3 splits)")])
+def test_of_few_splits_no_standard_errors_are_given(n, words):
+    splits = {s: float(s) for s in range(n)}
+    above = {s: v + 1.0 for s, v in splits.items()}
+    gap = difference(lines_of({"VBPIC+": splits, "SVIGP": above}), "VBPIC+", "SVIGP", "rmse")
+    assert compared(gap) == words
+
+
+def said(scores):
+    report = table.report(lines_of(scores), Settings(), DATA)
+    return next(text for text in report.text if text.startswith("**RMSE"))
+
+
+def test_the_table_ranks_methods_on_splits_that_they_share():
+    """A rival on the easiest split alone has the lowest mean and is no better for it."""
+    ours = {0: 1.0, 1: 5.0, 2: 5.0, 3: 5.0}
+    boosting = dict.fromkeys(ours, 0.1)
+    text = said({"VBPIC+": ours, "rBCM": {0: 2.0}, "HistGradientBoosting 2000": boosting})
+    assert "VBPIC+ has the lowest RMSE of the GP methods" in text
+    assert "rBCM +1 (one split)" in text and "HistGradientBoosting 2000 -3.9" in text
+    text = said({"VBPIC+": ours, "SVIGP": {s: v - 0.5 for s, v in ours.items()}})
+    assert "The lowest RMSE of the GP methods is that of SVIGP, not of VBPIC+" in text
+
+
+def test_seconds_an_iteration_are_counted_from_the_first_look():
+    own = {"curve": {"rmse": 3.0, "mnlp": 1.0}, "mnlp_f": 2.0}
+    looks = [
+        {"method": m, "split": s, "point": 10, "fit_s": seconds, "rmse": 4.0, "mnlp": 1.0}
+        for m, seconds in (("VBPIC+", 1.0), ("VBDTC+", 5.0))
+        for s in (0, 1)
+    ]
+    ends = [end("VBDTC+", 0, 3.0, **own), end("VBDTC+", 1, 5.0, **own | {"fit_s": 23.0})]
+    ours = [end("VBPIC+", s, 2.0 + s, **own) for s in (0, 1)]
+    report = accuracy.report([*ours, *looks, *ends], Settings(beside="AIRLINE"), DATA)
+    # (10 − 5)/(100 − 10) and (23 − 5)/(100 − 10), their median; of VBPIC+ (10 − 1)/(100 − 10).
+    assert "| seconds an iteration | 0.1000 | 0.1278 |" in "\n".join(report.text)
+    assert "VBDTC+ +1.5 (2 splits) (VBPIC+ is 38% below it)" in "\n".join(report.text)
+
+
+def test_a_page_names_the_machines_that_the_fits_ran_on(tmp_path):
+    lines = [end("SVIGP", s, 1.0, machine=name) for s, name in enumerate(["one", "other", "one"])]
+    many = Data("t", np.zeros((500, 1)), np.zeros(500), ("a",), "y")
+    report = table.report(lines, Settings(), many)
+    page = write(tmp_path, "table", report, Settings().identity(many), lines, "command", [])
+    assert "\n- one.\n- other.\n- Wall time" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    {
+        "VBPIC+": {"approximation": "pic", "hyperparameters": "bayesian", "n_inducing": 7},
+        "VBFITC+": {"approximation": "fitc", "hyperparameters": "bayesian", "max_iter": 300},
+        "VBDTC+": {"approximation": "dtc", "hyperparameters": "bayesian", "random_state": 3},
+        "PIC+": {"approximation": "pic", "hyperparameters": "point", "inference": "stochastic"},
+        "SVIGP": {"approximation": "dtc", "hyperparameters": "point", "inference": "stochastic"},
+        "Dist-VGP": {"approximation": "dtc", "inference": "exact", "learn_inducing": True},
+        "rBCM": {"max_iter": 200, "random_state": 3},
+        "VSSGPR": {"n_features": 7, "max_iter": 300},
+    }.items(),
+)
+def test_methods_are_made_with_the_settings_of_a_run(method, expected):
+    parameters = make(method, Settings(inducing=7, iterations=300), 3).get_params()
+    assert expected.items() <= parameters.items()
+
+
+def test_every_method_of_the_table_has_a_description():
+    assert set(table.ABOUT) == {*ESTIMATORS, "GPflow SVGP"}
