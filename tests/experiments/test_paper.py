@@ -225,6 +225,12 @@ def test_bad_input_stops_before_any_work(table, tmp_path, options, message):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_target_that_is_the_same_in_all_rows_is_told_of(tmp_path):
+    pq.write_table(pa.table({"a": np.arange(500.0), "y": np.ones(500)}), tmp_path / "t.parquet")
+    result = paper("table", tmp_path / "t.parquet", tmp_path / "out")
+    assert result.exit_code == 2 and "t: the target, y, is the same in all rows" in result.output
+
+
 def test_results_of_other_settings_are_refused(table, folder, accuracy):
     before = (folder / "fits.jsonl").read_text()
     result = paper("accuracy", table, folder, "--iterations", "50")
@@ -235,10 +241,13 @@ def test_results_of_other_settings_are_refused(table, folder, accuracy):
 
 def test_gpflow_is_left_out_where_it_is_not(table, tmp_path):
     options = ["--splits", "1", "--gpflow-python", str(tmp_path / "no-python")]
-    methods = ["--method", "HistGradientBoosting", "--method", "GPflow SVGP"]
+    methods = ["--method", "HistGradientBoosting, GPflow SVGP"]
     result = paper("table", table, tmp_path, *options, *methods)
     assert result.exit_code == 0, result.output
-    assert "GPflow SVGP is left out" in (tmp_path / "table.md").read_text()
+    assert (
+        "GPflow SVGP is left out: --gpflow-python: no program"
+        in (tmp_path / "table.md").read_text()
+    )
     lines = [json.loads(line) for line in (tmp_path / "fits.jsonl").read_text().splitlines()]
     assert {line["method"] for line in lines} == {"HistGradientBoosting"}
 

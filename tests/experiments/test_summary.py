@@ -81,12 +81,14 @@ def test_seconds_an_iteration_are_counted_from_the_first_look():
     assert "VBDTC+ +1.5 (2 splits) (VBPIC+ is 38% below it)" in "\n".join(report.text)
 
 
-def test_a_page_names_the_machines_that_the_fits_ran_on(tmp_path):
-    lines = [end("SVIGP", s, 1.0, machine=name) for s, name in enumerate(["one", "other", "one"])]
+def test_a_page_names_machines_and_methods_on_fewer_splits(tmp_path):
+    lines = [end("rBCM", 1, 1.0, machine="one")]
+    lines += [end("SVIGP", s, 1.0, machine=name) for s, name in enumerate(["one", "other", "one"])]
     many = Data("t", np.zeros((500, 1)), np.zeros(500), ("a",), "y")
     report = table.report(lines, Settings(), many)
     page = write(tmp_path, "table", report, Settings().identity(many), lines, "command", [])
     assert "\n- one.\n- other.\n- Wall time" in page.read_text()
+    assert "3 random splits (rBCM on 1 of them), seed 0 to 2" in page.read_text()
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def paper(
     dtype: Annotated[Precision, typer.Option(help="Of stochastic steps.")] = Precision.DOUBLE,
     method: Annotated[
         list[str] | None,
-        typer.Option(help=f"A method to run, repeatable; all by default: {METHODS}."),
+        typer.Option(help=f"Methods to run, repeatable; all by default: {METHODS}."),
     ] = None,
     draws: Annotated[
         list[int] | None, typer.Option(min=1, help="samples: a number of draws; repeatable.")
@@ -120,6 +120,7 @@ def paper(
     from mosaicgp.experiments.datasets import load
     from mosaicgp.experiments.running import run
     from mosaicgp.experiments.settings import Settings
+    from mosaicgp.nearest import listed_names
 
     settings = Settings(
         rows=rows,
@@ -129,7 +130,7 @@ def paper(
         inducing=inducing,
         block_size=block_size,
         dtype=dtype.value,
-        methods=tuple(method) if method else None,
+        methods=tuple(listed_names(method, [])) if method else None,
         draws=tuple(sorted(set(draws))) if draws else Settings.draws,
         beside=None if beside is None else beside.value,
         gpflow_python=gpflow_python,

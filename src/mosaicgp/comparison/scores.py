@@ -27,7 +27,7 @@ class Split(NamedTuple):
 class Score(NamedTuple):
     """One line of a comparison; ``seconds`` are those of training and predicting.
 
-    ``unfinished``: the time for training ran out while the fit was still improving.
+    ``unfinished``: the time for training ran out before the fit was known to have converged.
     """
 
     name: str

@@ -88,7 +88,7 @@ def _end(lines: list[Line], methods: list[str], settings: Settings) -> list[str]
     for name, label, theirs in (
         ("rmse", "RMSE", published.RMSE),
         ("mnlp", "MNLP of y", {}),
-        ("mnlp_f", f"MNLP of f, as the paper writes it, {CURVE_ROWS:,} rows", published.MNLP),
+        ("mnlp_f", "MNLP of f, as the paper writes it, of the curves' rows", published.MNLP),
     ):
         body.append([label, *(mean_of(values(lines, method, name)) for method in methods)])
         if beside in theirs:
@@ -102,7 +102,7 @@ def _end(lines: list[Line], methods: list[str], settings: Settings) -> list[str]
     if "VBPIC+" in methods and len(methods) > 1:
         gaps = "; ".join(
             f"{m} {compared(difference(lines, 'VBPIC+', m, 'rmse'))} "
-            f"(VBPIC+ is {_share_below(lines, m):.0%} below it)"
+            f"(VBPIC+ is {_share(lines, m)} it)"
             for m in methods
             if m != "VBPIC+"
         )
@@ -110,9 +110,10 @@ def _end(lines: list[Line], methods: list[str], settings: Settings) -> list[str]
     return said
 
 
-def _share_below(lines: list[Line], method: str) -> float:
+def _share(lines: list[Line], method: str) -> str:
     ours, theirs = (np.mean(values(lines, m, "rmse")) for m in ("VBPIC+", method))
-    return float(1.0 - ours / theirs)
+    share = 1.0 - ours / theirs
+    return f"{abs(share):.0%} {'below' if share >= 0.0 else 'above'}"
 
 
 def _pace(lines: list[Line], method: str) -> float:

@@ -138,7 +138,7 @@ def _reader(path: Path) -> Callable[[Path, Any], Data]:
 def _says_so(path: Path, names: Sequence[str]) -> bool:
     """Whether a file with a header is one of the paper's by its own name, or by its target's."""
     stem = path.name.lower()
-    return "aimpeak" in stem or "twitter" in stem or "speed" in names[-1].lower()
+    return "aimpeak" in stem or "twitter" in stem or names[-1].strip().lower() == "speed"
 
 
 def _first_line(path: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -127,5 +128,7 @@ def left_out(method: str, settings: Settings) -> str | None:
 
     if interpreter(settings.gpflow_python) is not None:
         return None
+    if settings.gpflow_python is not None and shutil.which(settings.gpflow_python) is None:
+        return f"{GPFLOW} is left out: --gpflow-python: no program '{settings.gpflow_python}'."
     where = settings.gpflow_python or "this Python"
     return f"{GPFLOW} is left out: {where} cannot import gpflow (name one with --gpflow-python)."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -86,8 +87,8 @@ def _facts(settings: Line, lines: list[Line], command: str) -> list[str]:
         if "test_share" in settings
         else f"- {settings['rows']:,} rows a selection, {settings['inputs']} inputs, target "
         f"{settings['target']}.",
-        f"- {len(splits)} random {'splits' if len(splits) > 1 else 'split'}, seed {seeds}; the "
-        "seed also starts the fit.",
+        f"- {len(splits)} random {'splits' if len(splits) > 1 else 'split'}{_fewer(lines)}, seed "
+        f"{seeds}; the seed also starts the fit.",
         f"- At most {settings['iterations']:,} iterations, {settings['inducing']} inducing "
         f"points, blocks of {settings['block_size']} rows, {settings['dtype']}, mosaicgp "
         f"{settings['mosaicgp']}.",
@@ -101,6 +102,14 @@ def _facts(settings: Line, lines: list[Line], command: str) -> list[str]:
             "beside them it is at most the number of cores)."
         )
     return facts
+
+
+def _fewer(lines: list[Line]) -> str:
+    """Methods that were run on fewer splits than others."""
+    counts = Counter(line["method"] for line in lines if line["point"] == END)
+    most = max(counts.values(), default=0)
+    few = [f"{method} on {n}" for method, n in counts.items() if n < most]
+    return f" ({', '.join(few)} of them)" if few else ""
 
 
 def _machines(lines: list[Line]) -> list[str]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from mosaicgp._version import __version__
 from mosaicgp.experiments.datasets import Data, DataError, n_used
 
@@ -64,6 +66,8 @@ class Settings:
     def check(self, data: Data) -> None:
         """Raise before any work."""
         n = n_used(data, self.rows)
+        if np.all(data.y == data.y[0]):
+            raise DataError(f"{data.name}: the target, {data.target}, is the same in all rows.")
         if not 0.0 < self.test_share < 1.0:
             raise DataError(f"--test-share must be between 0 and 1, got {self.test_share}.")
         if round(n * (1.0 - self.test_share)) < 2 * self.M:

@@ -38,25 +38,24 @@ def verdict(
         )
     if at.plateaued:
         return "converged", "converged: the validation NLPD no longer improves"
-    if not _still_improving(history, at, settings):
+    search = [record for record in history if record.phase == "search"]
+    short = len(search) < LEAST_SEARCH
+    if not short and not _still_improving(search, at, settings):
         return "converged", "converged: the second half of the search gained little"
+    why = "too few to tell whether it has converged" if short else "while it was still improving"
     if limit is not None and seconds >= limit:
-        message = (
-            f"the time budget of {limit:g} s ran out after {iteration} iterations, while the "
-            "fit was still improving"
+        return "max_time", (
+            f"the time budget of {limit:g} s ran out after {iteration} iterations of the fit, {why}"
         )
-        return "max_time", message
-    message = (
-        f"used all {iteration} iterations while the fit was still improving. Raise max_iter, "
-        "or go on with warm_start=True"
+    return "max_iter", (
+        f"used all {iteration} iterations of the fit, {why}. Raise max_iter, or go on with "
+        "warm_start=True"
     )
-    return "max_iter", message
 
 
-def _still_improving(history: list[Progress], at: Position, settings: Settings) -> bool:
+def _still_improving(search: list[Progress], at: Position, settings: Settings) -> bool:
     """Whether the second half of the search lowered the validation NLPD by much, or, without
     held rows, raised the bound beyond its noise."""
-    search = [record for record in history if record.phase == "search"]
     # Scores compare from the first iteration after the rows were last divided anew.
     scores = np.array([r.validation_nlpd for r in search if r.iteration > at.adapted])
     scores = scores[np.isfinite(scores)]
