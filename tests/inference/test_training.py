@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.exceptions import ConvergenceWarning
 
 import mosaicgp
 from mosaicgp import SparseGPRegressor, arguments, stages
@@ -116,6 +117,12 @@ def test_it_stops_when_the_validation_no_longer_improves():
     assert model.fit_result_.status == "converged"
     assert LEAST_SEARCH <= model.fit_result_.iterations < 3000
     assert not model.fit_result_.budget_exhausted
+
+
+def test_few_iterations_are_not_called_convergence():
+    with pytest.warns(ConvergenceWarning, match="all 100 iterations of the fit, too few to tell"):
+        model = small(max_iter=100).fit(X, y)
+    assert model.fit_result_.status == "max_iter" and model.fit_result_.budget_exhausted
 
 
 def test_a_time_budget_is_kept():

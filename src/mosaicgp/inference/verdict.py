@@ -16,6 +16,9 @@ STILL = 5.0
 # a target with heavy tails jumps (blog, dtc: 26.5 comments after 350, 24.5 after 1,500).
 LEAST_SEARCH = 1000
 
+# Fewer bounds than these say nothing of convergence: their noise hides what a search still gains.
+FEWEST_BOUNDS = 300
+
 
 def search_over(at: Position, settings: Settings, data: TrainingData) -> bool:
     """Whether the validation NLPD says that searching longer gains nothing."""
@@ -39,10 +42,10 @@ def verdict(
     if at.plateaued:
         return "converged", "converged: the validation NLPD no longer improves"
     search = [record for record in history if record.phase == "search"]
-    short = len(search) < LEAST_SEARCH
-    if not short and not _still_improving(search, at, settings):
+    improving = _still_improving(search, at, settings)
+    if improving is False:
         return "converged", "converged: the second half of the search gained little"
-    why = "too few to tell whether it has converged" if short else "while it was still improving"
+    why = "while it was still improving" if improving else "too few to tell if it has converged"
     if limit is not None and seconds >= limit:
         return "max_time", (
             f"the time budget of {limit:g} s ran out after {iteration} iterations of the fit, {why}"
@@ -53,9 +56,9 @@ def verdict(
     )
 
 
-def _still_improving(search: list[Progress], at: Position, settings: Settings) -> bool:
+def _still_improving(search: list[Progress], at: Position, settings: Settings) -> bool | None:
     """Whether the second half of the search lowered the validation NLPD by much, or, without
-    held rows, raised the bound beyond its noise."""
+    held rows, raised the bound beyond its noise; None of bounds that are too few to tell."""
     # Scores compare from the first iteration after the rows were last divided anew.
     scores = np.array([r.validation_nlpd for r in search if r.iteration > at.adapted])
     scores = scores[np.isfinite(scores)]
@@ -63,8 +66,8 @@ def _still_improving(search: list[Progress], at: Position, settings: Settings) -
         half = len(scores) // 2
         return bool(np.min(scores[:half]) - np.min(scores[half:]) > STILL * settings.tol)
     bounds = np.array([record.bound for record in search if record.accepted])
+    if len(bounds) < FEWEST_BOUNDS:
+        return None
     third, last = np.array_split(bounds[len(bounds) // 2 :], 2)
-    if len(third) < 2:
-        return True
     error = np.sqrt(np.var(third) / len(third) + np.var(last) / len(last))
     return bool(np.mean(last) - np.mean(third) > 2.0 * error)
