@@ -157,7 +157,6 @@ def plan(given: Any, n: int) -> Plan:
             sampling="reshuffle" if given.sampling == "reshuffle" else "iid",
             dtype=given.dtype,
             jitter=STOCHASTIC_JITTER[given.dtype],
-            hold_spreads=_large(given, n) and given.schedule == "anneal",
         )
     found = switches(given, n, max_iter)
     return Plan(

@@ -69,27 +69,6 @@ def test_it_converges_to_the_exact_fit(kind):
     assert late.elbo(X, y) <= exact.elbo(X, y) + 1e-3 < late.elbo(X, y) + 2.0
 
 
-@pytest.mark.parametrize("regret", [np.inf, -np.inf])
-def test_in_large_tables_the_spreads_learn_when_the_search_is_over(monkeypatch, regret):
-    """Also where the state that is kept is one of the search."""
-    monkeypatch.setattr(arguments, "EXACT_ROWS", 100)
-    monkeypatch.setattr(training, "REGRET", regret)
-    looks = {}
-
-    def look(snapshot):
-        looks[snapshot.n_iter_] = snapshot.posterior_
-
-    model = small(validation_rows=100, max_iter=200)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model.fit(X, y, snapshot_at=[10, 100], on_snapshot=look)
-    assert not np.array_equal(looks[10].nu, looks[100].nu)
-    for q in looks.values():
-        assert_allclose(np.sqrt(q.xi), 0.1 / np.sqrt(2))
-        assert_allclose(q.beta, 0.01)
-    assert np.all(model.posterior_.xi < 0.5 * looks[100].xi)
-
-
 def test_the_same_seed_gives_the_same_bits():
     first, second = (quiet(small("pic", max_iter=40)) for _ in range(2))
     assert np.array_equal(first.predict(X), second.predict(X))

@@ -21,10 +21,7 @@ from mosaicgp.model.posterior import InducingPosterior, NaturalParameters
 
 @dataclass(frozen=True)
 class Settings:
-    """How to train. ``patience`` counts checks of the validation NLPD without a gain of ``tol``.
-
-    ``hold_spreads``: the search is for the mean of q(θ), and ξ and β learn when it is over.
-    """
+    """How to train. ``patience`` counts checks of the validation NLPD without a gain of ``tol``."""
 
     schedule: Schedule
     max_iter: int
@@ -36,7 +33,6 @@ class Settings:
     sampling: Literal["iid", "reshuffle"] = "iid"
     dtype: str = "float64"
     jitter: float = 1e-6
-    hold_spreads: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from mosaicgp.inference.parameters import SPREADS, Fixed, Free, Switches, constrain
+from mosaicgp.inference.parameters import Fixed, Free, Switches, constrain
 from mosaicgp.model.bound import Block, Parameters, Statistics, data_bound, natural_step
 from mosaicgp.model.given_theta import sampled_statistics
 from mosaicgp.model.posterior import (
@@ -58,14 +58,12 @@ class Batch(NamedTuple):
 
 class Control(NamedTuple):
     """Step sizes: ρ of the natural gradient, the rate of Adam, the weight of this iterate in the
-    running average, and the jitter of Σ; ``spreads`` is 0 where ξ and β are held, 1 otherwise.
-    Handed to a step as one array, which is one transfer."""
+    running average, and the jitter of Σ. Handed to a step as one array, which is one transfer."""
 
     rho: float
     rate: float
     average: float
     jitter: float
-    spreads: float = 1.0
 
 
 class State(NamedTuple):
@@ -143,10 +141,9 @@ def stochastic_bound(
     return bound, statistics
 
 
-def pace(free: Free, switches: Switches, spreads: Array) -> Array:
-    """How far a step of size one takes each learned number (p,); ξ and β times ``spreads``."""
+def pace(free: Free, switches: Switches) -> Array:
+    """How far a step of size one takes each learned number (p,)."""
     one = jax.tree.map(jnp.ones_like, free)
-    one = one._replace(**{name: spreads * getattr(one, name) for name in SPREADS})
     noise = "in blocks" if switches.approximation.noise.correlated else "independent"
     least = min(1.0, LEAST_NU[noise] / float(np.sqrt(free.nu.size)))
     relative = one._replace(
@@ -162,16 +159,16 @@ def step(
 ) -> tuple[State, Info]:
     """One iteration; a step that gives anything not finite leaves the state as it was.
 
-    ``control`` (5,) holds the fields of ``Control``.
+    ``control`` (4,) holds the fields of ``Control``.
     """
-    rho, rate, weight, jitter, spreads = control
+    rho, rate, weight, jitter = control
     gradient = jax.value_and_grad(stochastic_bound, has_aux=True)
     (bound, statistics), slope = gradient(
         state.learned, state.q, free, fixed, batch, jitter, switches
     )
     with jax.numpy_dtype_promotion("standard"):  # optax mixes its integer counter with floats
         direction, optimiser = _adam().update(slope, state.optimiser)
-    stride = rate * state.scale * pace(unpacked(state.learned, free, switches), switches, spreads)
+    stride = rate * state.scale * pace(unpacked(state.learned, free, switches), switches)
     learned = state.learned + stride * direction
     # Without a step of Adam q(s) settles, by sizes that must stay as they are.
     eta = natural_step(state.eta, statistics, jnp.where(rate > 0, rho * state.scale, rho))

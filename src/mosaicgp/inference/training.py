@@ -14,7 +14,7 @@ from jax import Array
 from mosaicgp.checkpoints import Snapshot
 from mosaicgp.data.sampling import Held
 from mosaicgp.inference.exact import FitError
-from mosaicgp.inference.parameters import SPREADS, Fixed, Free, Switches
+from mosaicgp.inference.parameters import Fixed, Free, Switches
 from mosaicgp.inference.records import (
     Kept,
     Look,
@@ -34,7 +34,6 @@ from mosaicgp.inference.stochastic import (
     Info,
     finished,
     initial_state,
-    packed,
     step,
     unpacked,
 )
@@ -169,9 +168,7 @@ class _Training:
             sizes = self._sizes(iteration, progress)
         passing = self._at.phase == "settle" and self._whole_pass_ahead()
         batch = self._batch(passing or self._settings.sampling == "reshuffle")
-        control = Control(
-            sizes.rho, sizes.rate, sizes.average, self._at.jitter, 0.0 if self._holding else 1.0
-        )
+        control = Control(sizes.rho, sizes.rate, sizes.average, self._at.jitter)
         self._state, info = step(
             self._state,
             self._free,
@@ -184,11 +181,6 @@ class _Training:
         due = (iteration + 1) % self._settings.check_every == 0
         if not due and (len(self._pending) >= LAG or iteration == 0):
             self._flush()
-
-    @property
-    def _holding(self) -> bool:
-        """Whether θ is at the mean of q(θ) now, whose spreads wait."""
-        return self._settings.hold_spreads and self._at.phase == "search"
 
     def _sizes(self, iteration: int, progress: float) -> Sizes:
         since = iteration - self._at.phase_began
@@ -213,8 +205,7 @@ class _Training:
         n_blocks, block_size, d = sample.X.shape
         noise = self._switches.approximation.noise
         shape = nodes_shape(noise, n_blocks, block_size, d)
-        drawn = self._switches.bayesian and not self._holding
-        nodes = mirrored_nodes(self._rng, shape) if drawn else np.zeros(shape)
+        nodes = mirrored_nodes(self._rng, shape) if self._switches.bayesian else np.zeros(shape)
         probes = probing_signs(self._rng, noise, n_blocks, block_size)
         return Batch(Block(*self._cast(sample[:3])), *self._cast((nodes, sample.weight, probes)))
 
@@ -342,18 +333,9 @@ class _Training:
         last = Kept(self.nlpd(learned, eta), learned, eta)
         best = self.best
         regret = REGRET if self._at.phase == "settle" else 0.0
-        if best is None or last.nlpd <= best.nlpd + regret:
-            return last
-        return best._replace(learned=self._with_spreads_of(learned, best.learned))
-
-    def _with_spreads_of(self, late: Array, early: Array) -> Array:
-        """``early``, but where its spreads were held those of ``late``, which have learned."""
-        if not (self._settings.hold_spreads and self._switches.bayesian):
-            return early
-        late_free = unpacked(late, self._free, self._switches)
-        free = unpacked(early, self._free, self._switches)
-        spreads = {name: getattr(late_free, name) for name in SPREADS}
-        return packed(free._replace(**spreads), self._switches)
+        if best is not None and not last.nlpd <= best.nlpd + regret:
+            return best
+        return last
 
     def bound_estimate(self, kept: Kept) -> float:
         """The mean of a few fresh stochastic bounds at the state that is kept."""
