@@ -162,7 +162,7 @@ PAPER_ITERATIONS ?= 10000
 PAPER_SPLITS ?= 5
 PAPER_DTYPE ?= float64
 PAPER_ROWS_FLIGHTS ?= 1000000
-PAPER_ROWS_SAMPLES ?= 20000
+PAPER_ROWS_SAMPLES ?= 2500
 PAPER_OUT ?= docs/results
 GPFLOW_PYTHON ?= $(wildcard .venv-gpflow/bin/python)
 
@@ -189,7 +189,7 @@ paper-results: $(VENV)/.installed-test need-data
 	$(foreach t,$(paper_tables),$(paper) intervals --out "$(PAPER_OUT)/$(t)" $(of_$(t)) $(rows_$(t)) \
 		$(paper_sizes)$(newline))
 	$(foreach t,$(paper_tables),$(paper) samples --out "$(PAPER_OUT)/$(t)" $(of_$(t)) \
-		--rows $(PAPER_ROWS_SAMPLES) $(paper_sizes)$(newline))
+		--rows $(PAPER_ROWS_SAMPLES) --test-share 0.2 $(paper_sizes)$(newline))
 	$(paper) convergence --out "$(PAPER_OUT)/traffic" $(of_traffic) --splits $(PAPER_SPLITS) \
 		--iterations 20000
 	$(foreach t,$(paper_tables),$(paper) table --out "$(PAPER_OUT)/$(t)" $(of_$(t)) $(rows_$(t)) \
