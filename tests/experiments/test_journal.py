@@ -57,6 +57,16 @@ def test_a_line_that_cannot_be_written_leaves_the_file_whole(tmp_path):
         assert first.points(B) == frozenset()
 
 
+def test_checkpoints_of_other_settings_are_not_gone_on_from(tmp_path):
+    with journal(tmp_path) as first:
+        here = first.checkpoint(A)
+        assert len({here, first.checkpoint(B), first.checkpoint(Unit("VBPIC+", 1))}) == 3
+    with journal(tmp_path) as again:
+        assert again.checkpoint(A) == here
+    with journal(tmp_path, rows=200) as other:
+        assert other.checkpoint(A) != here
+
+
 def test_checkpoints_leave_no_folder_behind(tmp_path):
     with journal(tmp_path) as first:
         for unit in (A, B):

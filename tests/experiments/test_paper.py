@@ -17,8 +17,9 @@ from mosaicgp.experiments import convergence, fits, methods, running
 from mosaicgp.experiments.datasets import load
 from mosaicgp.experiments.peer import PeerError, predictions
 from mosaicgp.experiments.settings import Settings
+from mosaicgp.inference import training
 
-SIZES = ["--rows", "400", "--test-share", "0.1", "--iterations", "40", "--inducing", "6"]
+SIZES = ["--rows", "400", "--iterations", "40", "--inducing", "6"]
 SMALL = [*SIZES, "--block-size", "60", "--target", "y"]
 TIMES = ("seconds", "fit_s", "predict_s")
 
@@ -39,7 +40,8 @@ def folder(tmp_path_factory):
 
 
 def paper(name, table, folder, *options):
-    arguments = [name, "--data", str(table), "--out", str(folder), *SMALL, *options]
+    tested = [] if name == "convergence" else ["--test-share", "0.1"]
+    arguments = [name, "--data", str(table), "--out", str(folder), *SMALL, *tested, *options]
     return CliRunner().invoke(app, ["paper", *arguments])
 
 
@@ -134,28 +136,63 @@ def test_categories_of_ones_own_csv(tmp_path):
     assert "--target y --categorical kind --missing drop --rows 200" in page
 
 
-def test_a_run_interrupted_in_a_fit_goes_on_to_the_same_csv(table, folder, accuracy, tmp_path):
+def test_a_run_interrupted_in_a_fit_goes_on_to_the_same_csv(table, tmp_path, monkeypatch):
     data = load(str(table), "y")
-    settings = Settings(400, 2, 0.1, 40, 6, 60, methods=("VBDTC+",))
-    seen = []
+    settings = Settings(400, 2, 0.1, 120, 6, 60, methods=("VBDTC+",))
+    steps, seen = [], []
+    step = training.step
+    monkeypatch.setattr(training, "step", lambda *given: steps.append(1) or step(*given))
+
+    def run(folder, say):
+        steps.clear()
+        running.run("accuracy", data, settings, folder, "", say)
+        return len(steps)
 
     def interrupt(message):
-        seen.append(message)
-        if "split 1, 10:" in message:
+        if "split 1, 100:" in message:
             raise KeyboardInterrupt
 
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    n_whole = run(whole, seen.append)
     with pytest.raises(KeyboardInterrupt):
-        running.run("accuracy", data, settings, tmp_path, "", interrupt)
-    assert len((tmp_path / "fits.jsonl").read_text().splitlines()) == 3 + 2
-    assert not (tmp_path / "accuracy.csv").exists()
+        run(broken, interrupt)
+    assert not (broken / "accuracy.csv").exists()
+    assert len(list((broken / ".checkpoints").iterdir())) == 1
 
     seen.clear()
-    running.run("accuracy", data, settings, tmp_path, "", seen.append)
+    n_again = run(broken, seen.append)
+    assert 0 < n_again <= n_whole // 2 - 25  # one fit of two, from its first checkpoint on
     assert seen[0] == "[1/2] VBDTC+, split 0: there already"
-    assert not any("split 1, 1:" in message or "split 1, 10:" in message for message in seen)
-    again, whole = (rows_of(place / "accuracy.csv") for place in (tmp_path, folder))
-    assert without_times(again) == without_times(whole)
-    assert not (tmp_path / ".checkpoints").exists()
+    assert not any("split 1, 1:" in message or "split 1, 100:" in message for message in seen)
+    assert not (broken / ".checkpoints").exists()
+    first, second = (rows_of(place / "accuracy.csv") for place in (whole, broken))
+    assert without_times(first) == without_times(second)
+
+
+def test_point_estimates_go_on_where_they_were_and_not_with_other_settings(table, tmp_path):
+    data, steps = load(str(table), "y"), []
+
+    def run(iterations, interrupted_after=None):
+        def step(*given):
+            steps.append(1)
+            if len(steps) == interrupted_after:
+                raise KeyboardInterrupt
+            return training_step(*given)
+
+        steps.clear()
+        settings = Settings(400, 1, 0.1, iterations, 6, 60, methods=("SVIGP",))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(training, "step", step)
+            running.run("table", data, settings, tmp_path, "", lambda message: None)
+        return len(steps)
+
+    training_step = training.step
+    with pytest.raises(KeyboardInterrupt):
+        run(120, interrupted_after=40)
+    n_other = run(110)  # nothing was found with 120, so the folder is free for 110
+    assert n_other >= 100
+    (tmp_path / "fits.jsonl").unlink()
+    assert 0 < run(120) <= n_other - 10  # from the checkpoint on
 
 
 def test_point_estimates_go_on_in_the_middle_of_a_fit_too(table, tmp_path, monkeypatch):
@@ -216,7 +253,7 @@ def test_convergence(table, tmp_path, monkeypatch):
         (["--test-share", "1.5"], "--test-share must be between 0 and 1"),
         (["--data", "nothing.csv"], "there is no file 'nothing.csv'"),
         (["--splits", "0"], "--splits"),
-        (["--draws", "8"], "--draws: numbers of draws are compared by samples, not by table"),
+        (["--draws", "8"], "--draws: table makes no use of it"),
         (["--planes", "planes.csv"], "--planes: waves.parquet is not the on-time CSV"),
     ],
 )
@@ -241,6 +278,30 @@ def test_results_of_other_settings_are_refused(table, folder, accuracy):
     assert (folder / "fits.jsonl").read_text() == before
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("convergence", ["--test-share", "0.2"], "--test-share: convergence makes no use of it"),
+        ("samples", ["--beside", "AIRLINE"], "--beside: samples makes no use of it"),
+        ("accuracy", ["--gpflow-python", "p"], "--gpflow-python: accuracy makes no use of it"),
+    ],
+)
+def test_options_that_an_experiment_makes_no_use_of_are_told_of(
+    table, tmp_path, name, options, message
+):
+    sizes = ["--data", str(table), "--target", "y", "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(app, ["paper", name, *sizes, *options])
+    assert result.exit_code == 2 and message in " ".join(result.output.split())
+    assert not (tmp_path / "out").exists()
+
+
+def test_all_rows_of_a_selection_are_learned_from(table, tmp_path):
+    options = ["--data", str(table), "--target", "y", "--rows", "100", "--inducing", "51"]
+    result = CliRunner().invoke(app, ["paper", "convergence", *options, "--out", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "100 of 100 rows to learn from are too few for 51" in " ".join(result.output.split())
+
+
 def test_gpflow_is_left_out_where_it_is_not(table, tmp_path):
     options = ["--splits", "1", "--gpflow-python", str(tmp_path / "no-python")]
     methods = ["--method", "HistGradientBoosting, GPflow SVGP"]
@@ -252,6 +313,12 @@ def test_gpflow_is_left_out_where_it_is_not(table, tmp_path):
     )
     lines = [json.loads(line) for line in (tmp_path / "fits.jsonl").read_text().splitlines()]
     assert {line["method"] for line in lines} == {"HistGradientBoosting"}
+
+    there = [line | {"method": "GPflow SVGP"} for line in lines]
+    (tmp_path / "fits.jsonl").write_text("".join(json.dumps(e) + "\n" for e in lines + there))
+    result = paper("table", table, tmp_path, *options, *methods)
+    page = (tmp_path / "table.md").read_text()
+    assert "| GPflow SVGP | 1 |" in page and "left out" not in page
 
 
 def test_what_goes_wrong_in_the_other_interpreter_is_shown():

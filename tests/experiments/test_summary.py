@@ -10,14 +10,14 @@ from mosaicgp.experiments.journal import END
 from mosaicgp.experiments.methods import ESTIMATORS, make
 from mosaicgp.experiments.pages import write
 from mosaicgp.experiments.settings import Settings
-from mosaicgp.experiments.summary import compared, difference, mean_of
+from mosaicgp.experiments.summary import at_point, compared, difference, mean_of
 
 DATA = Data("t", np.zeros((2, 1)), np.zeros(2), ("a",), "y")
 
 
 def end(method, split, rmse, mnlp=1.0, **others):
     scores = {"rmse": rmse, "mnlp": mnlp, "coverage": 0.95, "fit_s": 10.0, "predict_s": 1.0}
-    how = {"iterations": 100, "status": "converged"}
+    how = {"iterations": 100, "status": "converged", "train_rows": 5000}
     return {"method": method, "split": split, "point": END, **scores, **how, **others}
 
 
@@ -77,8 +77,28 @@ def test_seconds_an_iteration_are_counted_from_the_first_look():
     ours = [end("VBPIC+", s, 2.0 + s, **own) for s in (0, 1)]
     report = accuracy.report([*ours, *looks, *ends], Settings(beside="AIRLINE"), DATA)
     # (10 − 5)/(100 − 10) and (23 − 5)/(100 − 10), their median; of VBPIC+ (10 − 1)/(100 − 10).
-    assert "| seconds an iteration | 0.1000 | 0.1278 |" in "\n".join(report.text)
-    assert "VBDTC+ +1.5 (2 splits) (VBPIC+ is 38% below it)" in "\n".join(report.text)
+    text = "\n".join(report.text)
+    assert "| an iteration | 0.1000 s, 512 rows | 0.1278 s, 1,024 rows |" in text
+    assert "| the paper's (AIRLINE) | 0.038 s, about 2,000 rows | 0.0122 s, about 2,000" in text
+    assert "VBDTC+ +1.5 (2 splits) (VBPIC+ is 38% below it)" in text
+
+
+def test_how_far_below_is_said_of_the_splits_that_both_have():
+    own = {"curve": {"rmse": 3.0, "mnlp": 1.0}, "mnlp_f": 2.0}
+    lines = [end("VBPIC+", s, rmse, **own) for s, rmse in enumerate((4.0, 1.0, 1.0))]
+    report = accuracy.report([*lines, end("VBDTC+", 0, 5.0, **own)], Settings(), DATA)
+    assert "VBDTC+ +1 (one split) (VBPIC+ is 20% below it)" in "\n".join(report.text)
+
+
+def test_a_fit_that_has_ended_stays_at_what_it_ended_with():
+    places = [(0, 10, 5.0), (0, 15, 4.0), (1, 10, 3.0), (1, 20, 2.0), (1, 30, 1.0)]
+    rows = [
+        {"split": s, "iterations": n, "at": END if (s, n) in ((0, 15), (1, 30)) else n, "rmse": v}
+        for s, n, v in places
+    ]
+    assert at_point(rows, "rmse", 10) == [5.0, 3.0]
+    assert at_point(rows, "rmse", 20) == [4.0, 2.0]
+    assert at_point(rows, "rmse", END) == [4.0, 1.0]
 
 
 def test_a_page_names_machines_and_methods_on_fewer_splits(tmp_path):
@@ -89,6 +109,24 @@ def test_a_page_names_machines_and_methods_on_fewer_splits(tmp_path):
     page = write(tmp_path, "table", report, Settings().identity(many), lines, "command", [])
     assert "\n- one.\n- other.\n- Wall time" in page.read_text()
     assert "3 random splits (rBCM on 1 of them), seed 0 to 2" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("sources", "told"),
+    [
+        (("a1", "a1"), None),
+        ((None, None), None),
+        (("a1", "b2"), "states of the source, one after the other: a1, b2."),
+        (("a1", None), "states of the source, one after the other: a1, one not recorded."),
+    ],
+)
+def test_a_page_of_several_states_of_the_source_says_so(tmp_path, sources, told):
+    lines = [end("rBCM", s, 1.0) | ({"source": n} if n else {}) for s, n in enumerate(sources)]
+    many = Data("t", np.zeros((500, 1)), np.zeros(500), ("a",), "y")
+    report = table.report(lines, Settings(), many)
+    page = write(tmp_path, "table", report, Settings().identity(many), lines, "command", [])
+    text = page.read_text()
+    assert told in text if told else "states of the source" not in text
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,24 @@ from typing import Any
 
 import numpy as np
 
+from mosaicgp import arguments
 from mosaicgp.experiments import published
 from mosaicgp.experiments.datasets import Data
 from mosaicgp.experiments.fits import CURVE_ROWS
 from mosaicgp.experiments.journal import END
-from mosaicgp.experiments.methods import VB_METHODS
+from mosaicgp.experiments.methods import VB_METHODS, make
 from mosaicgp.experiments.pages import COLOURS, new_figure, table
 from mosaicgp.experiments.settings import Line, Report, Settings
-from mosaicgp.experiments.summary import compared, difference, ends, mean_of, methods_of, values
+from mosaicgp.experiments.summary import (
+    at_point,
+    compared,
+    difference,
+    ends,
+    mean_of,
+    methods_of,
+    values,
+)
+from mosaicgp.plan import rows_a_step
 
 
 def report(lines: list[Line], settings: Settings, data: Data) -> Report:
@@ -35,33 +45,15 @@ def _point(line: Line) -> Line:
         "method": line["method"],
         "split": line["split"],
         "iterations": line["iterations"] if line["point"] == END else line["point"],
-        "at": "end" if line["point"] == END else "on its way",
+        "at": END if line["point"] == END else "on its way",
         "seconds": line["fit_s"],
         "rmse": scores["rmse"],
         "mnlp": scores["mnlp"],
     }
 
 
-def at_point(rows: list[Line], method: str, name: str, point: int | str) -> list[float]:
-    """A score after so many iterations, or at the end, by split; a fit that ended before stays at
-    what it ended with."""
-    found: dict[int, tuple[float, float]] = {}
-    for row in rows:
-        ended = row["at"] == "end"
-        place = row["iterations"]
-        if (
-            row["method"] != method
-            or (point != END and place > point)
-            or (point == END and not ended)
-        ):
-            continue
-        if row["split"] not in found or place >= found[row["split"]][0]:
-            found[row["split"]] = (place, row[name])
-    return [found[split][1] for split in sorted(found)]
-
-
 def _marks(rows: list[Line]) -> list[int | str]:
-    return [*sorted({row["iterations"] for row in rows if row["at"] != "end"}), END]
+    return [*sorted({row["iterations"] for row in rows if row["at"] != END}), END]
 
 
 def _curves(rows: list[Line], methods: list[str]) -> str:
@@ -70,7 +62,7 @@ def _curves(rows: list[Line], methods: list[str]) -> str:
         [
             f"{mark:,}" if isinstance(mark, int) else mark,
             *(
-                mean_of(at_point(rows, method, name, mark))
+                mean_of(at_point([r for r in rows if r["method"] == method], name, mark))
                 for name in ("rmse", "mnlp")
                 for method in methods
             ),
@@ -94,10 +86,12 @@ def _end(lines: list[Line], methods: list[str], settings: Settings) -> list[str]
         if beside in theirs:
             paper = [theirs[beside].get(method, "") for method in methods]
             body.append([f"the paper's {label.split(' of')[0]} ({beside})", *paper])
-    body.append(["seconds an iteration", *(f"{_pace(lines, m):.4f}" for m in methods)])
+    steps = [f"{_pace(lines, m):.4f} s, {_rows_a_step(lines, m, settings):,} rows" for m in methods]
+    body.append(["an iteration", *steps])
     if beside in published.SECONDS_AN_ITERATION:
-        paper = [published.SECONDS_AN_ITERATION[beside].get(method, "") for method in methods]
-        body.append([f"the paper's seconds an iteration ({beside})", *paper])
+        pace, rows = published.SECONDS_AN_ITERATION[beside], published.ROWS_A_BLOCK[beside]
+        paper = [f"{pace[m]} s, about {rows:,} rows" if m in pace else "" for m in methods]
+        body.append([f"the paper's ({beside})", *paper])
     said = [table(header, body)]
     if "VBPIC+" in methods and len(methods) > 1:
         gaps = "; ".join(
@@ -111,8 +105,10 @@ def _end(lines: list[Line], methods: list[str], settings: Settings) -> list[str]
 
 
 def _share(lines: list[Line], method: str) -> str:
-    ours, theirs = (np.mean(values(lines, m, "rmse")) for m in ("VBPIC+", method))
-    share = 1.0 - ours / theirs
+    """How far VBPIC+ is from a method, on the splits of both."""
+    ours, theirs = ends(lines, "VBPIC+"), ends(lines, method)
+    both = ours.keys() & theirs.keys()
+    share = 1.0 - sum(ours[k]["rmse"] for k in both) / sum(theirs[k]["rmse"] for k in both)
     return f"{abs(share):.0%} {'below' if share >= 0.0 else 'above'}"
 
 
@@ -131,6 +127,11 @@ def _pace(lines: list[Line], method: str) -> float:
     return float(np.median(paces))
 
 
+def _rows_a_step(lines: list[Line], method: str, settings: Settings) -> int:
+    n = next(iter(ends(lines, method).values()))["train_rows"]
+    return rows_a_step(arguments.plan(make(method, settings, 0), n), n)
+
+
 def _words() -> str:
     return (
         "Means over the splits and their standard errors. A curve is one fit, scored on its way "
@@ -138,8 +139,8 @@ def _words() -> str:
         "the fits end, annealed and averaged, is the line `end`. A fit ends before its last "
         "iteration when its validation NLPD no longer improves. With more than 20,000 rows the "
         "iterations of VBPIC+ come after those in which f learned beside independent noise, 600 "
-        "at most, which are not counted. Seconds are those of training, without the scoring and "
-        "without the compilation before the first look."
+        "at most, which are not counted. Seconds are those of training, without the scoring; those "
+        "of an iteration also without the compilation before the first look."
     )
 
 
@@ -158,7 +159,7 @@ def _figure(rows: list[Line], methods: list[str]) -> Any:
                 continue
             for split in sorted({row["split"] for row in rows}):
                 own = [r for r in rows if r["method"] == method and r["split"] == split]
-                own.sort(key=lambda row: (row["iterations"], row["at"] == "end"))
+                own.sort(key=lambda row: (row["iterations"], row["at"] == END))
                 first = split == min(row["split"] for row in rows)
                 ax.plot(
                     [row[x] for row in own],

@@ -130,7 +130,7 @@ def _reader(path: Path) -> Callable[[Path, str], Data] | None:
     widths = {TWITTER_INPUTS + 1: _twitter, len(AIMPEAK_INPUTS) + 1: _aimpeak}
     reader = widths.get(len(fields))
     # A table of one's own may be as wide; its header tells.
-    if reader is not None and (_is_number(fields[0]) or _says_so(path, names)):
+    if reader is not None and (_is_number(fields[0]) or _says_so(path)):
         return reader
     if reader is not None:
         raise DataError(f"--target: name the column to predict. {path.name} has {_listed(names)}.")
@@ -141,10 +141,9 @@ def _reader(path: Path) -> Callable[[Path, str], Data] | None:
     )
 
 
-def _says_so(path: Path, names: Sequence[str]) -> bool:
-    """Whether a file with a header is one of the paper's by its own name, or by its target's."""
-    stem = path.name.lower()
-    return "aimpeak" in stem or "twitter" in stem or names[-1].strip().lower() == "speed"
+def _says_so(path: Path) -> bool:
+    """Whether a file with a header is one of the paper's by its own name."""
+    return any(known in path.name.lower() for known in ("aimpeak", "twitter"))
 
 
 def _first_line(path: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -99,9 +100,12 @@ class Journal:
         )
 
     def checkpoint(self, unit: Unit) -> Path:
-        """A folder for the checkpoints of the fit of a unit, until :meth:`forget`."""
+        """A folder for the checkpoints of the fit of a unit, until :meth:`forget`; of other
+        settings another."""
         name = "".join(c if c.isalnum() else "_" for c in unit.method)
-        return self._folder / ".checkpoints" / f"{self._path.stem}-{name}-{unit.split}"
+        settings = hashlib.sha256(json.dumps(self.settings, sort_keys=True).encode()).hexdigest()
+        folder = f"{self._path.stem}-{name}-{unit.split}-{settings[:8]}"
+        return self._folder / ".checkpoints" / folder
 
     def forget(self, unit: Unit) -> None:
         """Remove the checkpoints of a unit, and their folder with the last of them."""

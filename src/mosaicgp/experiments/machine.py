@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -19,3 +21,13 @@ def description() -> str:
     processor = names[0].split(":")[1].strip() if names else platform.processor()
     libraries = ", ".join(f"{name} {version(name)}" for name in ("jax", "numpy", "scikit-learn"))
     return f"{processor}, {os.cpu_count()} cores, Python {platform.python_version()}, {libraries}"
+
+
+@cache
+def source() -> str:
+    """What tells this state of the package's source from others of the same version."""
+    package = Path(__file__).parents[1]
+    found = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        found.update(str(path.relative_to(package)).encode() + path.read_bytes())
+    return found.hexdigest()[:8]

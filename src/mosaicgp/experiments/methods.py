@@ -88,7 +88,7 @@ ESTIMATORS: dict[str, Callable[[Settings, int], Any]] = {
     "rBCM": _rbcm,
     "VSSGPR": _vssgpr,
     BOOSTING: _boosting(),
-    LONG_BOOSTING: _boosting(max_iter=MORE_TREES),
+    LONG_BOOSTING: _boosting(max_iter=MORE_TREES, early_stopping=True),
 }
 
 # GPflow runs in an interpreter of its own: see `peer`.

@@ -12,7 +12,6 @@ import numpy as np
 
 from mosaicgp.atomic import whole_file
 from mosaicgp.experiments.journal import END
-from mosaicgp.experiments.machine import description
 from mosaicgp.experiments.settings import Line, Report
 
 COLOURS = ("#2c6fbb", "#d95f02", "#1b9e77", "#7a3b8f", "#666666", "#a6761d")
@@ -92,7 +91,8 @@ def _facts(settings: Line, lines: list[Line], command: str) -> list[str]:
         f"- At most {settings['iterations']:,} iterations, {settings['inducing']} inducing "
         f"points, blocks of {settings['block_size']} rows, {settings['dtype']}, mosaicgp "
         f"{settings['mosaicgp']}.",
-        *(f"- {machine}." for machine in _machines(lines)),
+        *(f"- {machine}." for machine in _distinct(lines, "machine")),
+        *_sources(lines),
         f"- Wall time of all fits and predictions: {_duration(wall)}.",
     ]
     loads = [line["load"] for line in lines if "load" in line]
@@ -112,10 +112,19 @@ def _fewer(lines: list[Line]) -> str:
     return f" ({', '.join(few)} of them)" if few else ""
 
 
-def _machines(lines: list[Line]) -> list[str]:
-    """What the fits ran on; journals of before it was written down leave it to this machine."""
-    found = (line.get("machine", description()) for line in lines if line["point"] == END)
-    return list(dict.fromkeys(found))
+def _distinct(lines: list[Line], name: str) -> list[str]:
+    """What the fits were made with or on, each once."""
+    return list(dict.fromkeys(line[name] for line in lines if name in line))
+
+
+def _sources(lines: list[Line]) -> list[str]:
+    """The states of the source, if a folder has fits of several."""
+    found = _distinct(lines, "source")
+    unknown = any(line["point"] == END and "source" not in line for line in lines)
+    if len(found) + unknown < 2:
+        return []
+    named = ", ".join([*found, *(["one not recorded"] if unknown else [])])
+    return [f"- Fits of several states of the source, one after the other: {named}."]
 
 
 def _duration(seconds: float) -> str:

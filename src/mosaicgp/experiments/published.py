@@ -32,6 +32,8 @@ SECONDS_AN_ITERATION = {
     "AIRLINE": {"VBDTC+": 0.0122, "VBFITC+": 0.0132, "VBPIC+": 0.038},
     "TWITTER": {"VBDTC+": 0.0073, "VBFITC+": 0.0075, "VBPIC+": 0.0087},
 }
+# A thousand blocks of the training rows.
+ROWS_A_BLOCK = {"AIRLINE": 2000, "TWITTER": 550}
 
 # Text of Figure 5 (hyperparameters).
 MEAN_LOG_VARIANCE = {"AIRLINE": -6.55, "TWITTER": -4.09}

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from mosaicgp.experiments import accuracy, convergence, fits, intervals, samples, table
 from mosaicgp.experiments.datasets import Data, DataError
 from mosaicgp.experiments.journal import END, Journal
-from mosaicgp.experiments.machine import description
+from mosaicgp.experiments.machine import description, source
 from mosaicgp.experiments.methods import METHODS, VB_METHODS, left_out
 from mosaicgp.experiments.pages import write
 from mosaicgp.experiments.settings import Line, Report, Settings, Unit, Work
@@ -19,12 +19,14 @@ from mosaicgp.experiments.summary import methods_of
 
 class Experiment(NamedTuple):
     """``journal`` is the file that its work goes to; ``methods`` are run unless others are named,
-    and ``choices`` may be. ``prepared`` fills in the experiment's own defaults, and ``identity``
-    says what its figures depend on."""
+    and ``choices`` may be. ``uses`` are those of ``OF_SOME`` that mean something to it.
+    ``prepared`` fills in the experiment's own defaults, and ``identity`` says what its figures
+    depend on."""
 
     journal: str
     methods: tuple[str, ...]
     choices: tuple[str, ...]
+    uses: frozenset[str]
     run: Callable[[Unit, Work], None]
     report: Callable[[list[Line], Settings, Data], Report]
     prepared: Callable[[Data, Settings], Settings] = lambda data, settings: settings
@@ -35,31 +37,45 @@ class Experiment(NamedTuple):
 
 _THREE = tuple(VB_METHODS)
 
+# Settings that not every experiment makes use of.
+OF_SOME = ("test_share", "draws", "beside", "gpflow_python")
+_SCORED = frozenset({"test_share", "beside"})
+
 EXPERIMENTS = {
     "convergence": Experiment(
         "convergence",
         _THREE,
         _THREE,
+        frozenset(),
         convergence.run,
         convergence.report,
         convergence.prepared,
         convergence.identity,
     ),
     "accuracy": Experiment(
-        "fits", _THREE, _THREE, fits.run, accuracy.report, identity=fits.identity
+        "fits", _THREE, _THREE, _SCORED, fits.run, accuracy.report, identity=fits.identity
     ),
     "samples": Experiment(
         "samples",
         ("VBPIC+",),
         ("VBPIC+",),
+        frozenset({"test_share", "draws"}),
         samples.run,
         samples.report,
         identity=samples.identity,
     ),
     "intervals": Experiment(
-        "fits", ("VBPIC+",), _THREE, fits.run, intervals.report, identity=fits.identity
+        "fits", ("VBPIC+",), _THREE, _SCORED, fits.run, intervals.report, identity=fits.identity
     ),
-    "table": Experiment("fits", METHODS, METHODS, fits.run, table.report, identity=fits.identity),
+    "table": Experiment(
+        "fits",
+        METHODS,
+        METHODS,
+        _SCORED | {"gpflow_python"},
+        fits.run,
+        table.report,
+        identity=fits.identity,
+    ),
 }
 
 
@@ -74,15 +90,18 @@ def run(
 ) -> Path:
     """Do what is not done, write the page; its path."""
     experiment = EXPERIMENTS[name]
-    if name != "samples" and settings.draws != Settings.draws:
-        raise DataError(f"--draws: numbers of draws are compared by samples, not by {name}.")
+    for option in OF_SOME:
+        if option not in experiment.uses and getattr(settings, option) != getattr(Settings, option):
+            raise DataError(
+                f"--{option.replace('_', '-')}: {name} makes no use of it. Leave it out."
+            )
     settings = experiment.prepared(data, settings)
-    settings.check(data)
+    settings.check(data, "test_share" in experiment.uses)
     methods = _chosen(name, experiment, settings)
     reasons = {method: left_out(method, settings) for method in methods}
-    notes = [reason for reason in reasons.values() if reason is not None]
-    for note in notes:
-        say(note)
+    for reason in reasons.values():
+        if reason is not None:
+            say(reason)
     units = [
         Unit(method, split)
         for split in range(settings.splits)
@@ -96,7 +115,9 @@ def run(
             label = f"[{number}/{len(units)}]"
             _one(unit, label, experiment, data, settings, journal, say, verbose)
         lines = journal.of(_shown(experiment, units, settings, journal))
-        command += _naming(methods_of(lines), experiment)
+        there = methods_of(lines)
+        command += _naming(there, experiment)
+        notes = [reason for method, reason in reasons.items() if reason and method not in there]
         report = experiment.report(lines, settings, data)
         say(report.text[0])
         return write(out, name, report, journal.settings, lines, command, notes)
@@ -141,7 +162,8 @@ def _one(
     say(f"{what} ...")
 
     def record(point: int | str, values: Line) -> None:
-        journal.add(unit, point, values | ({"machine": description()} if point == END else {}))
+        made = {"machine": description(), "source": source()} if point == END else {}
+        journal.add(unit, point, values | made)
         if "rmse" in values and "mnlp" in values:
             say(f"{what}, {point}: RMSE {values['rmse']:.4g}, MNLP {values['mnlp']:.4g}")
 

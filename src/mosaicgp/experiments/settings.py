@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mosaicgp._version import __version__
-from mosaicgp.experiments.datasets import Data, DataError, n_used
+from mosaicgp.experiments.datasets import Data, DataError, n_test, n_used
 
 # Iterations after which a fit is looked at, as far as it goes.
 POINTS = (1, 10, 100, 300, 1000, 3000, 10_000, 30_000, 100_000)
@@ -63,17 +63,18 @@ class Settings:
             "mosaicgp": __version__,
         }
 
-    def check(self, data: Data) -> None:
-        """Raise before any work."""
+    def check(self, data: Data, tested: bool) -> None:
+        """Raise before any work; ``tested``: some of the rows are test rows."""
         n = n_used(data, self.rows)
+        n_train = n - n_test(n, self.test_share) if tested else n
         if np.all(data.y == data.y[0]):
             raise DataError(f"{data.name}: the target, {data.target}, is the same in all rows.")
         if not 0.0 < self.test_share < 1.0:
             raise DataError(f"--test-share must be between 0 and 1, got {self.test_share}.")
-        if round(n * (1.0 - self.test_share)) < 2 * self.M:
+        if n_train < 2 * self.M:
             raise DataError(
-                f"{data.name}: {n:,} rows with {self.test_share:.0%} of them for testing are too "
-                f"few for {self.M} inducing points; use more --rows or fewer --inducing."
+                f"{data.name}: {n_train:,} of {n:,} rows to learn from are too few for {self.M} "
+                "inducing points; use more --rows or fewer --inducing."
             )
 
 

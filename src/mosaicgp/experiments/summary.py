@@ -62,3 +62,15 @@ def compared(found: Mean) -> str:
         return f"{found.mean:+.3g} ({'one split' if found.n == 1 else f'{found.n} splits'})"
     errors = abs(found.mean) / found.error if found.error > 0.0 else np.inf
     return f"{found.mean:+.3g}, {errors:.1f} standard errors"
+
+
+def at_point(rows: list[Line], name: str, point: int | str) -> list[float]:
+    """A score of one method after so many iterations, or at the end, by split; a fit that ended
+    before stays at what it ended with."""
+    found: dict[int, tuple[float, float]] = {}
+    for row in rows:
+        split, place = row["split"], row["iterations"]
+        there = row["at"] == END if isinstance(point, str) else place <= point
+        if there and (split not in found or place >= found[split][0]):
+            found[split] = (place, row[name])
+    return [found[split][1] for split in sorted(found)]

@@ -144,8 +144,7 @@ class _Training:
         except Stop as stop:
             self._flush(report=False)
             return stop.status, stop.message, stop.error
-        seconds = perf_counter() - self._began
-        return *verdict(self.history, at, self._settings, seconds), None
+        return *verdict(self.history, at, self._settings), None
 
     def _progress(self, iteration: int, within: float = np.inf, waited: float = 0.0) -> float:
         """The share of the budget, in iterations (no more than ``within``) or in time (but for the
