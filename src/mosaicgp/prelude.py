@@ -18,6 +18,7 @@ from mosaicgp.inference import records
 from mosaicgp.inference.exact import FitError
 from mosaicgp.inference.initial import sample_rows
 from mosaicgp.inference.parameters import release
+from mosaicgp.inference.schedule import RHO
 from mosaicgp.inference.training import fit_stochastic
 from mosaicgp.model.family import APPROXIMATIONS
 from mosaicgp.model.posterior import to_natural
@@ -53,6 +54,7 @@ def after_prelude(
     switches = replace(plan.switches, approximation=APPROXIMATIONS["dtc"])
     shorter = replace(
         settings,
+        schedule=replace(settings.schedule, rho=RHO),
         max_iter=min(PRELUDE_ITERATIONS, settings.max_iter),
         max_time=None if limit is None else PRELUDE_TIME * limit,
         adapt_at=(),

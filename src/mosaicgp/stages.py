@@ -105,7 +105,7 @@ def _by_blocks(task: Task, workspace: Workspace | None) -> Outcome:
 
 def _trained(task: Task, data: records.TrainingData, resumed: _Resumed) -> Outcome:
     rows, switches, job = task.rows, task.plan.switches, task.job
-    origin = origin_of(rows, task.plan, task.streams.inducing, job.before)
+    origin = origin_of(rows, task.plan, task.streams.inducing, job.before, data.blocks)
     if task.plan.prelude and job.before is None and resumed.snapshot is None:
         origin = after_prelude(
             rows, task.plan, task.settings, task.streams.prelude, origin, task.began

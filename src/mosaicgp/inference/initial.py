@@ -1,11 +1,18 @@
 """Starting values that come from the data, standardised: variance one, of rare flags less."""
 
+from bisect import bisect_left
+
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from mosaicgp.inference.parameters import Free
 from mosaicgp.model.family import Approximation
 
 SELECTION_ROWS = 10_000
+
+# Inverse length-scales of k^ε at the start, in units of 1/√d, and neighbours of a typical row.
+EPS_RATIO = 2.0
+NEIGHBOURS = 0.5
 
 
 def select_inducing(X: np.ndarray, m: int, rng: np.random.Generator) -> np.ndarray:
@@ -40,12 +47,12 @@ def starting_values(
     U: np.ndarray,
     approximation: Approximation,
     rng: np.random.Generator | None = None,
-    eps_ratio: float = 2.0,
+    ratio: float = EPS_RATIO,
 ) -> Free:
     """Free parameters to start from; with ``rng``, a random start around them.
 
     ν = 1/√d keeps kernel values of order one whatever d (docs/mathematics.md, "Start"); the
-    inverse length-scales of k^ε are ``eps_ratio`` times that.
+    inverse length-scales of k^ε are ``ratio`` times that.
     """
     d = U.shape[1]
     nu = np.full(d, 1.0 / np.sqrt(d))
@@ -56,7 +63,7 @@ def starting_values(
         log_beta=np.array(np.log(0.01)),
         log_noise=np.array(np.log(0.2 if not approximation.has_eps else 0.1)),
         log_eps_variance=np.array(np.log(0.3)),
-        log_eps_lam=np.log(eps_ratio * nu),
+        log_eps_lam=np.log(ratio * nu),
         inducing=U.copy(),
     )
     if rng is None:
@@ -67,6 +74,26 @@ def starting_values(
         nu=free.nu * np.exp(jumps.pop("nu")),
         **{name: getattr(free, name) + jump for name, jump in jumps.items()},
     )
+
+
+def eps_ratio(X: np.ndarray, mask: np.ndarray, most: float) -> float:
+    """How many times 1/√d the inverse length-scales of k^ε start at, of a few blocks X (k, n, d)
+    with mask (k, n).
+
+    As many as ``most``, unless rows would have no neighbours, and all slopes of k^ε vanish: a
+    typical row is to be as correlated with the others of its block as with ``NEIGHBOURS`` rows at
+    its own place.
+    """
+    real = [rows[is_real > 0] for rows, is_real in zip(X, mask, strict=True)]
+    few = [rows[:: max(4, len(rows) // 64)] for rows in real]
+    distances = [cdist(*pair, "sqeuclidean") / X.shape[2] for pair in zip(few, real, strict=True)]
+
+    def enough(ratio: float) -> bool:
+        each = [np.sum(np.exp(-0.5 * ratio**2 * block), axis=1) - 1.0 for block in distances]
+        return bool(np.median(np.concatenate(each)) >= NEIGHBOURS)
+
+    ratios = np.geomspace(most, EPS_RATIO, 40)
+    return float(ratios[bisect_left(ratios[:-1], True, key=enough)])
 
 
 def sample_rows(n: int, rng: np.random.Generator, most: int = SELECTION_ROWS) -> np.ndarray:

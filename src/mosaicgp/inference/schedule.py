@@ -19,6 +19,9 @@ SEARCH_END, ANNEAL_END = 0.6, 0.9
 # Iterations over which the first steps grow to their size, so that q(s) finds its place first.
 WARM_UP = 20
 
+# Size of the steps of the natural gradient where nothing else is said.
+RHO = 0.1
+
 # Weight of late iterates in the average: the k-th of an annealing has weight ~ k^2.
 AVERAGE_POWER = 3
 
@@ -39,7 +42,7 @@ class Anneal:
     """See the module's docstring."""
 
     rate: float = 0.02
-    rho: float = 0.1
+    rho: float = RHO
 
     def sizes(
         self, iteration: int, progress: float, in_phase: int, warm: bool, known: float
@@ -64,7 +67,7 @@ class RobbinsMonro:
     """Steps ∝ (1 + t/delay)^−decay, ½ < decay ≤ 1; the iterates are not averaged."""
 
     rate: float = 0.02
-    rho: float = 0.1
+    rho: float = RHO
     decay: float = 0.7
     delay: float = 100.0
 

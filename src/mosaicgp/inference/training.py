@@ -205,7 +205,7 @@ class _Training:
         noise = self._switches.approximation.noise
         shape = nodes_shape(noise, n_blocks, block_size, d)
         nodes = mirrored_nodes(self._rng, shape) if self._switches.bayesian else np.zeros(shape)
-        probes = probing_signs(self._rng, noise, n_blocks, block_size)
+        probes = probing_signs(self._rng, noise, sample.X.shape)
         return Batch(Block(*self._cast(sample[:3])), *self._cast((nodes, sample.weight, probes)))
 
     def _flush(self, report: bool = True, nlpd: float = np.nan) -> None:

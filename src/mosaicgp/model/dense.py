@@ -24,42 +24,36 @@ from mosaicgp.model.linalg import (
 
 @jax.custom_vjp
 def dense_statistics(
-    K: Array, K_bb: Array, C: Array, y: Array, probes: Array | None = None
+    K: Array, K_bb: Array, C: Array, y: Array
 ) -> tuple[Array, Array, Array, Array]:
     """KᵀC⁻¹K (m, m), KᵀC⁻¹y (m,), −½[log|C| + yᵀC⁻¹y + Tr(C⁻¹K_bb)] and C⁻¹ of one block, K (n, m).
 
-    No derivative goes through C⁻¹: it is there for ``terms_statistics``. With ``probes`` (n, t),
-    independent signs, the slope in C is an estimate without bias; all values stay exact.
+    No derivative goes through C⁻¹: it is there for ``terms_statistics``.
     """
-    return _forward(K, K_bb, C, y, probes)[0]
+    return _forward(K, K_bb, C, y)[0]
 
 
-_Saved = tuple[Array, Array, Array, Array, Array | None]
+_Saved = tuple[Array, Array, Array, Array]
 
 
 def _forward(
-    K: Array, K_bb: Array, C: Array, y: Array, probes: Array | None
+    K: Array, K_bb: Array, C: Array, y: Array
 ) -> tuple[tuple[Array, Array, Array, Array], _Saved]:
     chol = cholesky(C)
     C_inv = gram_of_lower(triangular_inverse(chol))
     W, u = C_inv @ K, C_inv @ y
     constant = -0.5 * (log_det(chol) + y @ u + jnp.sum(C_inv * K_bb))
-    return (transposed(K) @ W, K.T @ u, constant, C_inv), (K_bb, C_inv, W, u, probes)
+    return (transposed(K) @ W, K.T @ u, constant, C_inv), (K_bb, C_inv, W, u)
 
 
 def _backward(
     saved: _Saved, bars: tuple[Array, Array, Array, Array]
-) -> tuple[Array, Array, Array, Array, Array | None]:
-    K_bb, C_inv, W, u, z = saved
+) -> tuple[Array, Array, Array, Array]:
+    K_bb, C_inv, W, u = saved
     K_bar, WQ, cross_term, y_bar = _common_slopes(W, u, *bars[:3])
     half = 0.5 * bars[2]
-    if z is None:
-        C_bar = half * (congruence(C_inv, K_bb) - C_inv) + _symmetric_product([cross_term], [u])
-        return K_bar, -half * C_inv, C_bar - WQ @ W.T, y_bar, None
-    # C⁻¹K_bbC⁻¹ is the mean of sym(abᵀ), a = C⁻¹K_bbz and b = C⁻¹z.
-    weighted = half / z.shape[1] * (C_inv @ (K_bb @ z))
-    C_bar = _symmetric_product([weighted, cross_term], [C_inv @ z, u]) - half * C_inv - WQ @ W.T
-    return K_bar, -half * C_inv, C_bar, y_bar, jnp.zeros_like(z)
+    C_bar = half * (congruence(C_inv, K_bb) - C_inv) + _symmetric_product([cross_term], [u])
+    return K_bar, -half * C_inv, C_bar - WQ @ W.T, y_bar
 
 
 def _common_slopes(

@@ -32,9 +32,9 @@ from mosaicgp.model.noise import Noise
 from mosaicgp.model.posterior import nodes_to_theta
 
 # Signs a row that traces are estimated from, and the rows of a block from which that is worth it.
-# With more inputs than PROBE_INPUTS only C⁻¹K_bbC⁻¹ is: of many inputs most hardly matter to k^ε,
-# and the more is left to signs the more their faint slopes drown. With 8 inputs they do not, with
-# 280 they do; what lies between was not measured (docs/mathematics.md, "Cheap gradients").
+# With more than PROBE_INPUTS inputs nothing is: most of them hardly matter to k^ε, and their faint
+# slopes drown in signs. Of 8 inputs they do not, of 280 they do; what lies between was not measured
+# (docs/mathematics.md, "Cheap gradients").
 PROBES, PROBE_FROM, PROBE_INPUTS = 16, 64, 32
 
 
@@ -56,11 +56,12 @@ def mirrored_nodes(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarr
 
 
 def probing_signs(
-    rng: np.random.Generator, noise: Noise, n_blocks: int, block_size: int
+    rng: np.random.Generator, noise: Noise, shape: tuple[int, int, int]
 ) -> np.ndarray | None:
-    """Signs (n_blocks, block_size, PROBES), from which a step estimates traces; None where it has
-    no need of them, or where they save nothing."""
-    if not noise.correlated or block_size < PROBE_FROM:
+    """Signs (n_blocks, block_size, PROBES), from which a step estimates traces of blocks X of that
+    ``shape``; None where it has no need of them, or where they save nothing or cost too much."""
+    n_blocks, block_size, d = shape
+    if not noise.correlated or block_size < PROBE_FROM or d > PROBE_INPUTS:
         return None
     return rng.choice((-1.0, 1.0), size=(n_blocks, block_size, PROBES))
 
@@ -118,8 +119,8 @@ def _correlated(
         K = cross(X, parameters.Z, lam, sigma_f) * mask[:, None]
         K_bb = gram(X, lam, sigma_f**2) * (mask[:, None] * mask[None, :])
         C = noise.covariance(state, X, mask)
-        if signs is None or X.shape[1] > PROBE_INPUTS:
-            return dense_statistics(K, K_bb, C, y, signs)[:3]
+        if signs is None:
+            return dense_statistics(K, K_bb, C, y)[:3]
         return probed_statistics(K, K_bb, C, y, signs)
 
     if blocks.X.shape[0] == 1:
