@@ -86,7 +86,7 @@ class Ours:
         self._fixed = Fixed(jnp.asarray(U), self._free.nu)
         rng = np.random.default_rng(1)
         nodes = rng.normal(size=nodes_shape(noise, 1, n, INPUTS))
-        probes = probing_signs(rng, noise, (1, n, U.shape[1]))
+        probes = probing_signs(rng, noise, (1, n, INPUTS))
         block = Block(*(jnp.asarray(a[None]) for a in (X, y, np.ones(n))))
         self._batch = Batch(block, *jax.tree.map(jnp.asarray, (nodes, N_DATA / n, probes)))
         self._control = jnp.asarray(Control(RHO, 0.01, 1.0, 1e-6))

@@ -117,6 +117,25 @@ def test_a_stochastic_fit_goes_on_with_more_iterations_while_it_searches(tmp_pat
         fitted(longer.set_params(max_iter=400), checkpoint=folder, resume=True)
 
 
+def test_inducing_inputs_that_were_kept_do_not_begin_to_move(tmp_path, often, monkeypatch):
+    """More iterations would move them; what is learned is another thing then."""
+    monkeypatch.setattr(arguments, "EXACT_ROWS", 100)
+    monkeypatch.setattr(arguments, "MOVING_ITERATIONS", 200)
+
+    def kill(progress):
+        if progress.iteration >= 40:
+            raise Killed
+
+    folder = tmp_path / "run"
+    with pytest.raises(Killed):
+        fitted(model("dtc", "stochastic", callback=kill), checkpoint=folder)
+    longer = model("dtc", "stochastic").set_params(max_iter=300)
+    with pytest.raises(CheckpointError, match="learn_inducing was False, is True"):
+        fitted(longer, checkpoint=folder, resume=True)
+    fitted(longer.set_params(learn_inducing=False), checkpoint=folder, resume=True)
+    assert longer.n_iter_ > 100
+
+
 @pytest.mark.parametrize("random_state", [None, np.random.RandomState(3)])
 def test_a_seed_that_was_drawn_is_kept(random_state, tmp_path, often):
     """The fit that goes on is the one that was killed, though nobody named its seed."""
@@ -241,7 +260,7 @@ def test_a_full_disk_keeps_the_checkpoint_before(left, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     other = model("dtc", "stochastic")
-    own = arguments.identity(other.get_params(deep=False), None)
+    own = arguments.identity(other.get_params(deep=False), None, arguments.plan(other, len(y)))
     data = ArrayRows(X, y).fingerprint()
     kept = checkpoints.Checkpoint(left, {"arguments": own, "data": data}, True)
     snapshot = kept.read("main")

@@ -16,7 +16,7 @@ from mosaicgp.checkpoints import digest
 from mosaicgp.data.partition import PARTITIONS
 from mosaicgp.inference import climb, records
 from mosaicgp.inference.parameters import Switches
-from mosaicgp.inference.schedule import RHO, Anneal, RobbinsMonro, Schedule
+from mosaicgp.inference.schedule import LONGEST_MEMORY, RHO, Anneal, RobbinsMonro, Schedule
 from mosaicgp.job import Start
 from mosaicgp.model.family import APPROXIMATIONS
 from mosaicgp.plan import BLOCK_ROWS_A_STEP, PILOT_FROM_ROWS, Plan
@@ -36,9 +36,8 @@ AUTO_LEARNING_RATE = 0.04
 
 # Of blocks q(s) is the mean of more batches than of rows whose noise is independent: the noise
 # explains most of a block, so that a batch says little of s, and from few of them q(s) is so noisy
-# that α falls to hide it (nycflights13: from 0.80 to 0.17 with ρ = 0.1, 0.45 with 0.01). A short
-# fit has not the time for it.
-BLOCKED_RHO, RHO_SHARE = 0.01, 20.0
+# that α falls to hide it (nycflights13: from 0.80 to 0.17 with ρ = 0.1, 0.45 with 0.01).
+BLOCKED_RHO = 0.01
 
 # Looks at the validation NLPD in a fit.
 CHECKS = 40
@@ -231,13 +230,15 @@ def plain(arguments: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def identity(arguments: dict[str, Any], before: Start | None) -> dict[str, Any]:
+def identity(arguments: dict[str, Any], before: Start | None, plan: Plan) -> dict[str, Any]:
     """What a fit's result depends on beside its rows, as a checkpoint keeps it."""
     # Whether a fit can go on with another max_iter, its inference knows.
     where = ("storage", "work_dir", "prediction_memory")
     apart = ("callback", "verbose", "max_time", "max_iter", *where)
     start = None if before is None else digest(before.posterior.to_arrays())
-    own = {"warm_start from": start, "mosaicgp": __version__}
+    # What is learned must stay, though "auto" may say otherwise with another max_iter.
+    moving = plan.switches.learn_inducing
+    own = {"warm_start from": start, "mosaicgp": __version__, "learn_inducing": moving}
     return {k: value for k, value in plain(arguments).items() if k not in apart} | own
 
 
@@ -262,9 +263,9 @@ def _auto_max_iter(given: Any, inference: str, n: int, block_rows: int) -> int:
 
 
 def _schedule(given: Any, n: int, max_iter: int) -> Schedule:
-    rate, rho = or_auto(given.learning_rate, AUTO_LEARNING_RATE), RHO
-    if _large(given, n) and APPROXIMATIONS[given.approximation].blocked:
-        rho = min(RHO, max(BLOCKED_RHO, RHO_SHARE / max_iter))
-    if given.schedule == "anneal":
-        return Anneal(rate, rho)
-    return RobbinsMonro(rate, rho, given.decay)
+    rate = or_auto(given.learning_rate, AUTO_LEARNING_RATE)
+    if given.schedule == "robbins-monro":
+        return RobbinsMonro(rate, decay=given.decay)
+    if not (_large(given, n) and APPROXIMATIONS[given.approximation].blocked):
+        return Anneal(rate)
+    return Anneal(rate, min(RHO, max(BLOCKED_RHO, 1.0 / (LONGEST_MEMORY * max_iter))))

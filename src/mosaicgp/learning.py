@@ -58,7 +58,7 @@ def learn(
     seed = int(check_random_state(model.random_state).randint(2**31))
     stored = None
     if checkpoint is not None:
-        own = arguments.identity(given, before)
+        own = arguments.identity(given, before, plan)
         stored = Checkpoint(checkpoint, {"arguments": own, "data": rows.fingerprint()}, resume)
         seed = stored.seed(seed)
     rng = np.random.default_rng(seed)

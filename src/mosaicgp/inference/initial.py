@@ -87,9 +87,11 @@ def eps_ratio(X: np.ndarray, mask: np.ndarray, most: float) -> float:
     real = [rows[is_real > 0] for rows, is_real in zip(X, mask, strict=True)]
     few = [rows[:: max(4, len(rows) // 64)] for rows in real]
     distances = [cdist(*pair, "sqeuclidean") / X.shape[2] for pair in zip(few, real, strict=True)]
+    # A row itself is no neighbour, nor is its double: k^ε has no slope there.
+    apart = [np.where(block > 0.0, block, np.inf) for block in distances]
 
     def enough(ratio: float) -> bool:
-        each = [np.sum(np.exp(-0.5 * ratio**2 * block), axis=1) - 1.0 for block in distances]
+        each = [np.sum(np.exp(-0.5 * ratio**2 * block), axis=1) for block in apart]
         return bool(np.median(np.concatenate(each)) >= NEIGHBOURS)
 
     ratios = np.geomspace(most, EPS_RATIO, 40)

@@ -105,7 +105,8 @@ class Stage(NamedTuple):
         """The last checkpoint of this stage, to go on from with ``max_iter``.
 
         Its iterations were made with the step sizes that its own ``max_iter`` asked for. Those of
-        the search do not depend on it: a search can be made longer, and nothing else.
+        the search do not depend on it (but for ρ in a short fit with blocks, which is then that of
+        the longer one): a search can be made longer, and nothing else.
         """
         snapshot = self.checkpoint.read(self.name)
         if snapshot is None or (planned := snapshot.header["max_iter"]) == self.max_iter:

@@ -3,7 +3,8 @@
 ``anneal`` (the default) goes through three phases. *Search*: constant steps. *Anneal*: steps fall
 to zero while the iterates are averaged. *Settle*: the hyperparameters stand still at their average
 and q(s) becomes the mean of what every batch says about it (ρ = 1/k), the optimum when all blocks
-were seen; where they cannot all be, what it was counts as 1/ρ batches. The search ends when the
+were seen; where they cannot all be, what it was counts as the batches that it is the mean of. The
+search ends when the
 validation NLPD no longer improves, or when the budget says so.
 
 ``robbins-monro`` has one phase, with steps that sum to infinity and whose squares do not: what the
@@ -21,6 +22,9 @@ WARM_UP = 20
 
 # Size of the steps of the natural gradient where nothing else is said.
 RHO = 0.1
+
+# The share of a fit's iterations whose batches q(s) may be the mean of while θ moves.
+LONGEST_MEMORY = 0.05
 
 # Weight of late iterates in the average: the k-th of an annealing has weight ~ k^2.
 AVERAGE_POWER = 3

@@ -27,7 +27,14 @@ from mosaicgp.inference.records import (
 )
 from mosaicgp.inference.result import Status, Stop, call_back
 from mosaicgp.inference.resuming import Stage, Standing, snapshot_of, standing_of
-from mosaicgp.inference.schedule import ANNEAL_END, SEARCH_END, Phase, Sizes
+from mosaicgp.inference.schedule import (
+    ANNEAL_END,
+    LONGEST_MEMORY,
+    RHO,
+    SEARCH_END,
+    Phase,
+    Sizes,
+)
 from mosaicgp.inference.stochastic import (
     Batch,
     Control,
@@ -183,10 +190,11 @@ class _Training:
 
     def _sizes(self, iteration: int, progress: float) -> Sizes:
         since = iteration - self._at.phase_began
-        # What a warm start or a short settling knows already counts as so many batches; in single
+        # What q(s) was counts as so many batches where not all are seen while it settles; in single
         # precision one batch alone may not have a precision that can be factored.
-        alone = self._whole_pass_ahead() and self._dtype == np.float64
-        known = 0.0 if alone else 1.0 / self._settings.schedule.rho
+        known = min(1.0 / self._settings.schedule.rho, LONGEST_MEMORY * self._at.phase_began)
+        if self._whole_pass_ahead():
+            known = 0.0 if self._dtype == np.float64 else 1.0 / RHO
         return self._settings.schedule.sizes(iteration, progress, since, self._warm, known)
 
     def _whole_pass_ahead(self) -> bool:
