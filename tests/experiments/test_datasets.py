@@ -188,6 +188,8 @@ def test_categories_and_missing_values_of_ones_own_table(tmp_path):
         load(str(path), target="y", exclude=[header], categorical=["city"])
     with pytest.raises(DataError, match=r"--categorical: own\.csv has no column 'town'"):
         load(str(path), target="y", categorical=["town"])
+    data = load(str(path), target="y", exclude=[header], ordinal=["city"], missing="drop")
+    np.testing.assert_array_equal(data.X, [[1.0, 0.0], [2.0, 1.0]])
 
 
 @pytest.mark.parametrize(

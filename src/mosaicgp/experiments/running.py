@@ -114,7 +114,7 @@ def run(
         for number, unit in enumerate(units, start=1):
             label = f"[{number}/{len(units)}]"
             _one(unit, label, experiment, data, settings, journal, say, verbose)
-        lines = journal.of(_shown(experiment, units, settings, journal))
+        lines = journal.of(_shown(experiment, units, journal))
         there = methods_of(lines)
         command += _naming(there, experiment)
         notes = [reason for method, reason in reasons.items() if reason and method not in there]
@@ -123,15 +123,12 @@ def run(
         return write(out, name, report, journal.settings, lines, command, notes)
 
 
-def _shown(
-    experiment: Experiment, units: list[Unit], settings: Settings, journal: Journal
-) -> list[Unit]:
+def _shown(experiment: Experiment, units: list[Unit], journal: Journal) -> list[Unit]:
     """What the page is of: these units, and what of the experiment's methods was there before."""
     there = [
-        Unit(method, split)
-        for method in experiment.methods
-        for split in range(settings.splits)
-        if END in journal.points(Unit(method, split))
+        Unit(line["method"], line["split"])
+        for line in journal.lines
+        if line["point"] == END and line["method"] in experiment.methods
     ]
     place = experiment.choices.index
     return sorted({*units, *there}, key=lambda unit: (place(unit.method), unit.split))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,7 +44,7 @@ def methods_of(lines: list[Line]) -> list[str]:
     return list(dict.fromkeys(line["method"] for line in lines if line["point"] == END))
 
 
-def values(lines: list[Line], method: str, name: str) -> list[float]:
+def values(lines: list[Line], method: str, name: str) -> list[Any]:
     """A score of a method at the end of its fit on each split."""
     found = ends(lines, method)
     return [found[split][name] for split in sorted(found)]

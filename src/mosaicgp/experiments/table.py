@@ -29,7 +29,12 @@ def report(lines: list[Line], settings: Settings, data: Data) -> Report:
     ]
     return Report(
         "Errors of the methods",
-        [_table(lines, methods, settings), *_words(lines, methods), _key(methods)],
+        [
+            _table(lines, methods, settings),
+            *_unfinished(lines, methods),
+            *_words(lines, methods),
+            _key(methods),
+        ],
         rows,
         _figure(lines, methods),
     )
@@ -55,6 +60,22 @@ def _table(lines: list[Line], methods: list[str], settings: Settings) -> str:
         ]
         body.append(row + ([theirs.get(method, "")] if theirs else []))
     return table(header, body)
+
+
+def _unfinished(lines: list[Line], methods: list[str]) -> list[str]:
+    """Which fits the budget ended before they had converged."""
+    statuses = {method: values(lines, method, "status") for method in methods}
+    cut = [
+        f"{method} ({found.count('max_iter')} of {len(found)} splits)"
+        for method, found in statuses.items()
+        if "max_iter" in found
+    ]
+    if not cut:
+        return []
+    return [
+        "Ended by their budget of iterations, not converged as far as can be told: "
+        f"{', '.join(cut)}. More `--iterations` may change their place."
+    ]
 
 
 def _words(lines: list[Line], methods: list[str]) -> list[str]:
