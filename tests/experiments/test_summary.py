@@ -80,7 +80,7 @@ def test_intervals_end_at_zero_and_those_of_the_prior_are_told_of():
     np.testing.assert_allclose([row["lower"] for row in report.rows], [0.8, 0.0])
     np.testing.assert_allclose([row["upper"] for row in report.rows], [1.2, 1.85])
     assert "1 of 2 intervals are about as wide as the prior's" in report.text[1]
-    np.testing.assert_allclose(report.figure.axes[0].get_ylim(), (0.0, 1.05 * 1.2))
+    np.testing.assert_allclose(report.figure.axes[0].get_ylim(), (-0.03 * 1.2, 1.05 * 1.2))
 
 
 def test_a_distance_that_falls_is_said_in_orders_of_magnitude():

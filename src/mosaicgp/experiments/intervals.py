@@ -142,7 +142,8 @@ def _figure(rows: list[Line], methods: list[str], names: Sequence[str] | None) -
             )
         # An input that hardly varies keeps its prior, and would hide the others.
         telling = [row["upper"] for row in own if row["std"] <= PRIOR_STD]
-        ax.set_ylim(0.0, 1.05 * max(telling, default=max(row["upper"] for row in own)))
+        highest = max(telling, default=max(row["upper"] for row in own))
+        ax.set_ylim(-0.03 * highest, 1.05 * highest)
         ax.set_xlabel(f"{'number of the ' if names is None else ''}input; a colour for each split")
         if names is not None:
             ax.set_xticks(range(len(names)), names, rotation=20, ha="right")
