@@ -51,7 +51,7 @@ def _kept(rows: list[Line]) -> str:
         return ""
     return (
         f" {n:,} of {len(rows):,} intervals are about as wide as the prior's: those inputs hardly "
-        "vary, so nothing is known of them, and the picture cuts their bars off."
+        "vary, so nothing is known of them, and the picture leaves them out."
     )
 
 
@@ -124,7 +124,8 @@ def _over_splits(means: list[float]) -> str:
 def _figure(rows: list[Line], methods: list[str], names: Sequence[str] | None) -> Any:
     figure = new_figure(9.0, 2.8 * len(methods))
     for ax, method in zip(np.atleast_1d(figure.subplots(len(methods), 1)), methods, strict=True):
-        own = [row for row in rows if row["method"] == method]
+        # An input that hardly varies keeps its prior, and would hide the others.
+        own = [row for row in rows if row["method"] == method and row["std"] <= PRIOR_STD]
         splits = sorted({row["split"] for row in own})
         for place, split in enumerate(splits):
             part = [row for row in own if row["split"] == split]
@@ -140,9 +141,7 @@ def _figure(rows: list[Line], methods: list[str], names: Sequence[str] | None) -
                 linewidth=1.0,
                 color=COLOURS[place % len(COLOURS)],
             )
-        # An input that hardly varies keeps its prior, and would hide the others.
-        telling = [row["upper"] for row in own if row["std"] <= PRIOR_STD]
-        highest = max(telling, default=max(row["upper"] for row in own))
+        highest = max((row["upper"] for row in own), default=1.0)
         ax.set_ylim(-0.03 * highest, 1.05 * highest)
         ax.set_xlabel(f"{'number of the ' if names is None else ''}input; a colour for each split")
         if names is not None:
