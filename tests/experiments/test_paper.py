@@ -325,3 +325,16 @@ def test_what_goes_wrong_in_the_other_interpreter_is_shown():
     X, y = np.eye(4), np.arange(4.0)
     with pytest.raises(PeerError, match="No module named"):
         predictions(sys.executable, Split(X, y, X, y), 2, 1, 0)
+
+
+def test_splits_of_other_seeds(table, tmp_path):
+    named = ["--method", "HistGradientBoosting", "--splits", "2"]
+    first = paper("table", table, tmp_path / "first", *named)
+    later = paper("table", table, tmp_path / "later", *named, "--first-split", "7")
+    assert first.exit_code == later.exit_code == 0, later.output
+    assert [row["split"] for row in rows_of(tmp_path / "later" / "table.csv")] == ["7", "8"]
+    scores = {
+        row["rmse"] for at in ("first", "later") for row in rows_of(tmp_path / at / "table.csv")
+    }
+    assert len(scores) == 4  # no split is another's
+    assert_whole(tmp_path / "later", "table", "seed 7 to 8", "--first-split 7")

@@ -77,7 +77,8 @@ def paper(
     rows: Annotated[
         int | None, typer.Option(min=1, help="Random rows that each split uses; all by default.")
     ] = None,
-    splits: Annotated[int, typer.Option(min=1, help="Random splits, seeds 0, 1, ...")] = 5,
+    splits: Annotated[int, typer.Option(min=1, help="Random splits, each with its seed.")] = 5,
+    first_split: Annotated[int, typer.Option(min=0, help="Seed of the first of them.")] = 0,
     test_share: Annotated[float, typer.Option(help="Share of the rows to test on.")] = 0.05,
     iterations: Annotated[
         int, typer.Option(min=1, help="Iterations that a stochastic fit has at most.")
@@ -130,6 +131,7 @@ def paper(
     settings = Settings(
         rows=rows,
         splits=splits,
+        first_split=first_split,
         test_share=test_share,
         iterations=iterations,
         inducing=inducing,
@@ -172,7 +174,8 @@ def _command(name: str, named: list[tuple[str, str | None]], settings: Settings)
     """
     given: list[tuple[str, Any]] = list(named)
     usual = type(settings)()
-    for field in ("rows", "splits", "test_share", "iterations", "inducing", "block_size", "dtype"):
+    sizes = ("rows", "splits", "first_split", "test_share", "iterations", "inducing", "block_size")
+    for field in (*sizes, "dtype"):
         value = getattr(settings, field)
         given.append((field, None if value == getattr(usual, field) else value))
     given += [("draws", n) for n in settings.draws if settings.draws != usual.draws]

@@ -104,7 +104,7 @@ def run(
             say(reason)
     units = [
         Unit(method, split)
-        for split in range(settings.splits)
+        for split in range(settings.first_split, settings.first_split + settings.splits)
         for method in methods
         if reasons[method] is None
     ]

@@ -20,14 +20,15 @@ POINTS = (1, 10, 100, 300, 1000, 3000, 10_000, 30_000, 100_000)
 class Settings:
     """The options of ``mosaicgp paper``; None is the experiment's own default.
 
-    rows: random rows that a split uses, of all. splits: how many random splits. test_share: of the
-    rows of a split. iterations: most of a stochastic fit. inducing: inducing points M. block_size:
-    rows of a block. draws: numbers of θ draws to compare. beside: the data set of the paper whose
-    figures stand beside ours.
+    rows: random rows that a split uses, of all. splits: how many random splits, first_split: the
+    number of the first, which is its seed. test_share: of the rows of a split. iterations: most of
+    a stochastic fit. inducing: inducing points M. block_size: rows of a block. draws: numbers of θ
+    draws to compare. beside: the data set of the paper whose figures stand beside ours.
     """
 
     rows: int | None = None
     splits: int = 5
+    first_split: int = 0
     test_share: float = 0.05
     iterations: int = 10_000
     inducing: int | None = None
