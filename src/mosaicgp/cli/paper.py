@@ -27,11 +27,12 @@ class Name(StrEnum):
     TABLE = "table"
 
 
-# Those of the table; to import them would take seconds.
+# Those of the table, and what it has beside them; to import them would take seconds.
 METHODS = (
     "VBPIC+, VBFITC+, VBDTC+, PIC+, SVIGP, Dist-VGP, rBCM, VSSGPR, HistGradientBoosting, "
     "'HistGradientBoosting 2000', 'GPflow SVGP'"
 )
+EXACT = "VBPIC, VBFITC, VBDTC, PIC, DTC"
 
 
 class Precision(StrEnum):
@@ -94,7 +95,10 @@ def paper(
     ] = Precision.DOUBLE,
     method: Annotated[
         list[str] | None,
-        typer.Option(help=f"Methods to run, repeatable or with commas; all by default: {METHODS}."),
+        typer.Option(
+            help=f"Methods to run, repeatable or with commas; all by default: {METHODS}. For few "
+            f"rows also, by exact inference: {EXACT}."
+        ),
     ] = None,
     draws: Annotated[
         list[int] | None, typer.Option(min=1, help="samples: a number of draws; repeatable.")
@@ -148,6 +152,8 @@ def paper(
         "ordinal": ordinal or [],
     }
     table = load(data, target, planes=planes, missing=missing.value, **columns)
+    if table.dropped:
+        say(f"Rows with missing values, left out: {table.dropped:,}; {len(table.y):,} are used.")
     named = [("data", Path(data).name), ("target", target)]
     named += [(option, column) for option, listed in columns.items() for column in listed]
     named.append(("missing", "drop" if missing == options.Missing.drop else None))
@@ -155,14 +161,16 @@ def paper(
     command = _command(name.value, named, settings)
     folder = out or Path(f"paper-{table.name}")
     try:
-        page = run(name.value, table, settings, folder, command, say, int(sys.stderr.isatty()))
+        page, figures = run(
+            name.value, table, settings, folder, command, say, int(sys.stderr.isatty())
+        )
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
             f"Interrupted. What is done is kept in {folder}; the same command goes on from there."
         ) from None
     if json:
         files = {kind: str(page.with_suffix(f".{kind}")) for kind in ("csv", "png", "svg")}
-        print_json({"experiment": name.value, "page": str(page), **files})
+        print_json({"experiment": name.value, "page": str(page), **files, "rows": figures})
     else:
         say(f"Page: {page.resolve()}")
 

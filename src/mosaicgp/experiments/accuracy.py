@@ -139,8 +139,9 @@ def _words() -> str:
         "the fits end, annealed and averaged, is the line `end`. A fit ends before its last "
         "iteration when its validation NLPD no longer improves. With more than 20,000 rows the "
         "iterations of VBPIC+ come after those in which f learned beside independent noise, 600 "
-        "at most, which are not counted. Seconds are those of training, without the scoring; those "
-        "of an iteration also without the compilation before the first look."
+        "at most, which are not counted. Seconds are those of training, without the scoring; the "
+        "first fit of a method in a run also compiles, before its first look. Those of an "
+        "iteration leave that out."
     )
 
 

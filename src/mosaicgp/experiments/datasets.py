@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mosaicgp.checkpoints import digest
 from mosaicgp.comparison.scores import Split
 from mosaicgp.experiments.flights import AIRLINE_NAMES, FlightTable, load_airline, load_flights
-from mosaicgp.nearest import column_hint, listed_names
+from mosaicgp.nearest import column_hint, did_you_mean, listed_names
 
 if TYPE_CHECKING:
     from mosaicgp.data.rows import UserRows
@@ -46,6 +46,7 @@ class Data:
     y: FloatArray
     feature_names: tuple[str, ...]
     target: str
+    dropped: int = 0  # rows with missing values that were left out
 
     def fingerprint(self) -> str:
         """What tells these rows from others."""
@@ -80,8 +81,8 @@ def load(
     path = Path(source)
     if not path.exists():
         raise DataError(
-            f"--data: there is no file '{source}'. Name a file, or '{PACKAGE}' for the flights of "
-            "that package."
+            f"--data: there is no file '{source}'.{did_you_mean(source, [PACKAGE], 0.8)} Name a "
+            f"file, or '{PACKAGE}' for the flights of that package."
         )
     if target is not None or path.is_dir() or path.suffix in (".parquet", ".pq"):
         _no_planes(planes, path.name)
@@ -190,18 +191,19 @@ def _of_flights(name: str, flights: FlightTable) -> Data:
 def _twitter(path: Path, missing: str) -> Data:
     """77 inputs and the target, comma separated, no header."""
     names = tuple(f"x{k}" for k in range(TWITTER_INPUTS))
-    table = _numbers(path, TWITTER_INPUTS + 1, missing)
-    return Data("TWITTER", table[:, :-1], table[:, -1], names, "active discussions")
+    table, dropped = _numbers(path, TWITTER_INPUTS + 1, missing)
+    return Data("TWITTER", table[:, :-1], table[:, -1], names, "active discussions", dropped)
 
 
 def _aimpeak(path: Path, missing: str) -> Data:
     """Five inputs and the speed, separated by commas or blanks."""
-    table = _numbers(path, len(AIMPEAK_INPUTS) + 1, missing)
-    return Data("AIMPEAK", table[:, :-1], table[:, -1], AIMPEAK_INPUTS, "speed, km/h")
+    table, dropped = _numbers(path, len(AIMPEAK_INPUTS) + 1, missing)
+    return Data("AIMPEAK", table[:, :-1], table[:, -1], AIMPEAK_INPUTS, "speed, km/h", dropped)
 
 
-def _numbers(path: Path, width: int, missing: str) -> FloatArray:
-    """A table of finite numbers (n, width); a first line that is no numbers is a header."""
+def _numbers(path: Path, width: int, missing: str) -> tuple[FloatArray, int]:
+    """A table of finite numbers (n, width), and how many lines it leaves out; a first line that is
+    no numbers is a header."""
     import pyarrow as pa
     from pyarrow import csv
 
@@ -224,7 +226,8 @@ def _numbers(path: Path, width: int, missing: str) -> FloatArray:
             f"{path}: line {row + 1 + header}, column {column + 1} is missing or not finite. "
             "Repair it, or leave such lines out with --missing drop."
         )
-    return cast("FloatArray", found[np.all(finite, axis=1)])
+    whole = np.all(finite, axis=1)
+    return cast("FloatArray", found[whole]), int(np.sum(~whole))
 
 
 def _with_commas(path: Path) -> bytes:
@@ -280,7 +283,7 @@ def _own_table(
     kinds = {name: kind for name, kind in kinds.items() if name in columns}
     dataset = open_dataset(path, target=target, columns=columns, categorical=kinds, missing=missing)
     X, y = whole(cast("UserRows", dataset))
-    return Data(path.stem, X, y, tuple(dataset.feature_names), target)
+    return Data(path.stem, X, y, tuple(dataset.feature_names), target, dataset.dropped or 0)
 
 
 def _listed(names: Sequence[str], most: int = 20) -> str:

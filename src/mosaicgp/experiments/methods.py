@@ -6,18 +6,30 @@ import shutil
 from collections.abc import Callable
 from typing import Any
 
+from mosaicgp.arguments import AUTO_MAX_ITER
 from mosaicgp.comparison.baselines import OneWidth, baselines
 from mosaicgp.experiments.settings import Settings
 
 VB_METHODS = {"VBDTC+": "dtc", "VBFITC+": "fitc", "VBPIC+": "pic"}
+
+# Exact inference of the same models, for tables of few rows: what each is the twin of.
+EXACT_TWINS = {
+    "VBPIC": "VBPIC+",
+    "VBFITC": "VBFITC+",
+    "VBDTC": "VBDTC+",
+    "PIC": "PIC+",
+    "DTC": "SVIGP",
+}
 GPFLOW = "GPflow SVGP"
 BOOSTING = "HistGradientBoosting"
 MORE_TREES = 2000
 LONG_BOOSTING = f"{BOOSTING} {MORE_TREES}"
 NO_GPS = (BOOSTING, LONG_BOOSTING)
 
-# Iterations of methods that use all rows in each.
-EXACT_ITERATIONS = 100
+# Most iterations of methods that use all rows in each: Dist-VGP's of all rows of a large table, and
+# the estimator's own.
+DIST_ITERATIONS = 100
+EXACT_ITERATIONS = AUTO_MAX_ITER["exact"]
 
 
 def family_arguments(settings: Settings, seed: int) -> dict[str, Any]:
@@ -52,10 +64,19 @@ def _point_estimates(name: str) -> Callable[[Settings, int], Any]:
 def _dist_vgp(settings: Settings, seed: int) -> Any:
     from mosaicgp.rivals import DistVGP
 
-    iterations = min(EXACT_ITERATIONS, settings.iterations)
+    iterations = min(DIST_ITERATIONS, settings.iterations)
     return DistVGP(
         n_inducing=settings.M, max_iter=iterations, learn_inducing=True, random_state=seed
     )
+
+
+def _exact(name: str) -> Callable[[Settings, int], Any]:
+    def make(settings: Settings, seed: int) -> Any:
+        twin = ESTIMATORS[EXACT_TWINS[name]](settings, seed)
+        most = min(EXACT_ITERATIONS, settings.iterations)
+        return twin.set_params(inference="exact", max_iter=most)
+
+    return make
 
 
 def _rbcm(settings: Settings, seed: int) -> Any:
@@ -94,15 +115,21 @@ ESTIMATORS: dict[str, Callable[[Settings, int], Any]] = {
 # GPflow runs in an interpreter of its own: see `peer`.
 METHODS = (*ESTIMATORS, GPFLOW)
 
+ESTIMATORS |= {name: _exact(name) for name in EXACT_TWINS}
+
 ABOUT = {
     "VBPIC+": "noise correlated within a block, posterior over the hyperparameters, stochastic",
     "VBFITC+": "independent noise that depends on the input, posterior, stochastic",
     "VBDTC+": "independent noise, posterior, stochastic",
     "PIC+": "VBPIC+ with point estimates",
     "SVIGP": "VBDTC+ with point estimates",
-    "Dist-VGP": f"SVIGP's model with all rows in each of at most {EXACT_ITERATIONS} iterations",
+    "Dist-VGP": f"SVIGP's model with all rows in each of at most {DIST_ITERATIONS} iterations",
     "rBCM": "a committee of GP experts on at most 256,000 of the rows, point estimates",
     "VSSGPR": "variational Bayes over the frequencies of a sparse spectrum",
+    **{
+        name: f"{twin}'s model with all rows in each of at most {EXACT_ITERATIONS} iterations"
+        for name, twin in EXACT_TWINS.items()
+    },
     GPFLOW: "SVIGP's model in GPflow: natural gradients, Adam, inducing inputs learned",
     BOOSTING: (
         "at most 100 trees, scikit-learn's default, no GP; its one width for all rows is the RMSE "

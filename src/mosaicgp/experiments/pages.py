@@ -77,7 +77,8 @@ def _page(
 
 def _facts(settings: Line, lines: list[Line], command: str) -> list[str]:
     splits = sorted({line["split"] for line in lines})
-    seeds = f"{splits[0]} to {splits[-1]}" if len(splits) > 1 else f"{splits[0]}"
+    between = len(splits) > 1 and splits[-1] - splits[0] == len(splits) - 1
+    seeds = f"{splits[0]} to {splits[-1]}" if between else ", ".join(map(str, splits))
     wall = sum(line.get("wall_s", 0.0) for line in lines)
     facts = [
         f"- `{command}`",

@@ -11,7 +11,7 @@ from mosaicgp.experiments import accuracy, convergence, fits, intervals, samples
 from mosaicgp.experiments.datasets import Data, DataError
 from mosaicgp.experiments.journal import END, Journal
 from mosaicgp.experiments.machine import description, source
-from mosaicgp.experiments.methods import METHODS, VB_METHODS, left_out
+from mosaicgp.experiments.methods import EXACT_TWINS, METHODS, VB_METHODS, left_out
 from mosaicgp.experiments.pages import write
 from mosaicgp.experiments.settings import Line, Report, Settings, Unit, Work
 from mosaicgp.experiments.summary import methods_of
@@ -21,7 +21,8 @@ class Experiment(NamedTuple):
     """``journal`` is the file that its work goes to; ``methods`` are run unless others are named,
     and ``choices`` may be. ``uses`` are those of ``OF_SOME`` that mean something to it.
     ``prepared`` fills in the experiment's own defaults, and ``identity`` says what its figures
-    depend on."""
+    depend on. ``beyond`` are methods that stay on the page beside ``methods`` once they are there.
+    """
 
     journal: str
     methods: tuple[str, ...]
@@ -33,6 +34,7 @@ class Experiment(NamedTuple):
     identity: Callable[[Data, Settings], dict[str, Any]] = lambda data, settings: settings.identity(
         data
     )
+    beyond: tuple[str, ...] = ()
 
 
 _THREE = tuple(VB_METHODS)
@@ -70,11 +72,12 @@ EXPERIMENTS = {
     "table": Experiment(
         "fits",
         METHODS,
-        METHODS,
+        (*METHODS, *EXACT_TWINS),
         _SCORED | {"gpflow_python"},
         fits.run,
         table.report,
         identity=fits.identity,
+        beyond=tuple(EXACT_TWINS),
     ),
 }
 
@@ -87,8 +90,8 @@ def run(
     command: str,
     say: Callable[[str], None],
     verbose: int = 0,
-) -> Path:
-    """Do what is not done, write the page; its path."""
+) -> tuple[Path, list[Line]]:
+    """Do what is not done, write the page; its path and the rows of its CSV."""
     experiment = EXPERIMENTS[name]
     for option in OF_SOME:
         if option not in experiment.uses and getattr(settings, option) != getattr(Settings, option):
@@ -120,15 +123,17 @@ def run(
         notes = [reason for method, reason in reasons.items() if reason and method not in there]
         report = experiment.report(lines, settings, data)
         say(report.text[0])
-        return write(out, name, report, journal.settings, lines, command, notes)
+        page = write(out, name, report, journal.settings, lines, command, notes)
+        return page, report.rows
 
 
 def _shown(experiment: Experiment, units: list[Unit], journal: Journal) -> list[Unit]:
     """What the page is of: these units, and what of the experiment's methods was there before."""
+    stay = (*experiment.methods, *experiment.beyond)
     there = [
         Unit(line["method"], line["split"])
         for line in journal.lines
-        if line["point"] == END and line["method"] in experiment.methods
+        if line["point"] == END and line["method"] in stay
     ]
     place = experiment.choices.index
     return sorted({*units, *there}, key=lambda unit: (place(unit.method), unit.split))
@@ -156,7 +161,8 @@ def _one(
     if END in known:
         say(f"{what}: there already")
         return
-    say(f"{what} ...")
+    checkpoint = journal.checkpoint(unit)
+    say(f"{what}: goes on where it was" if checkpoint.is_dir() else f"{what} ...")
 
     def record(point: int | str, values: Line) -> None:
         made = {"machine": description(), "source": source()} if point == END else {}
@@ -164,7 +170,7 @@ def _one(
         if "rmse" in values and "mnlp" in values:
             say(f"{what}, {point}: RMSE {values['rmse']:.4g}, MNLP {values['mnlp']:.4g}")
 
-    work = Work(data, settings, record, known, journal.checkpoint(unit), verbose)
+    work = Work(data, settings, record, known, checkpoint, verbose)
     experiment.run(unit, work)
     journal.forget(unit)
 

@@ -28,7 +28,6 @@ class Settings:
 
     rows: int | None = None
     splits: int = 5
-    first_split: int = 0
     test_share: float = 0.05
     iterations: int = 10_000
     inducing: int | None = None
@@ -38,6 +37,7 @@ class Settings:
     draws: tuple[int, ...] = (1, 4, 16, 64, 256)
     beside: str | None = None
     gpflow_python: str | None = None
+    first_split: int = 0
 
     @property
     def M(self) -> int:

@@ -80,25 +80,29 @@ def _unfinished(lines: list[Line], methods: list[str]) -> list[str]:
 
 def _words(lines: list[Line], methods: list[str]) -> list[str]:
     """Who wins, and by how much, in differences on the same splits."""
-    rivals = [method for method in methods if method not in (OURS, *NO_GPS)]
+    others = [method for method in methods if method != OURS]
+    rivals = [method for method in others if method not in NO_GPS]
     if OURS not in methods or not rivals:
         return []
-    said = []
-    for name, label in (("rmse", "RMSE"), ("mnlp", "MNLP")):
-        others = [method for method in methods if method != OURS]
-        gaps = {method: difference(lines, OURS, method, name) for method in others}
-        best = min(rivals, key=lambda method: gaps[method].mean)
-        listed = "; ".join(f"{method} {compared(gap)}" for method, gap in gaps.items())
-        lead = (
+    labels = {"rmse": "RMSE", "mnlp": "MNLP"}
+    gaps = {m: [difference(lines, OURS, m, name) for name in labels] for m in others}
+    leads = []
+    for k, label in enumerate(labels.values()):
+        best = min(rivals, key=lambda method: gaps[method][k].mean)
+        leads.append(
             f"{OURS} has the lowest {label} of the GP methods."
-            if gaps[best].mean > 0.0
+            if gaps[best][k].mean > 0.0
             else f"The lowest {label} of the GP methods is that of {best}, not of {OURS}."
         )
-        said.append(
-            f"**{label}.** {lead} Above {OURS} (a negative number is below it), in paired "
-            f"differences over the splits: {listed}."
-        )
-    return said
+    listed = table(
+        [f"above {OURS} by", *labels.values()],
+        [[method, *map(compared, gaps[method])] for method in others],
+    )
+    return [
+        f"{' '.join(leads)} How far each method is above {OURS}, below it where the number is "
+        "negative, in paired differences over the splits:",
+        listed,
+    ]
 
 
 def _key(methods: list[str]) -> str:
