@@ -26,6 +26,9 @@ FORMAT_VERSION = 2
 # Seconds between two checkpoints, at least.
 INTERVAL = 2.0
 
+# The stage that holds the seed of a fit, from before its first step.
+SEED = "seed"
+
 
 class CheckpointError(ValueError):
     """A checkpoint that cannot be gone on from, or a folder in use; the message says why."""
@@ -36,6 +39,11 @@ class Snapshot(NamedTuple):
 
     arrays: dict[str, np.ndarray]
     header: dict[str, Any]
+
+
+def has_state(folder: Path) -> bool:
+    """Whether a fit left its state in the folder, or below it, and not only its seed."""
+    return any(path.stem != SEED for path in folder.rglob("*.checkpoint"))
 
 
 class Checkpoint:
@@ -132,10 +140,10 @@ class Checkpoint:
 
     def seed(self, drawn: int) -> int:
         """The seed of the fit: ``drawn`` when it begins, and the same when it goes on."""
-        before = self.read("seed")
+        before = self.read(SEED)
         if before is not None:
             return int(before.header["seed"])
-        self.write("seed", Snapshot({}, {"seed": drawn}))
+        self.write(SEED, Snapshot({}, {"seed": drawn}))
         self._written = -np.inf
         return drawn
 

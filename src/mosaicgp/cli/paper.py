@@ -79,7 +79,9 @@ def paper(
         int | None, typer.Option(min=1, help="Random rows that each split uses; all by default.")
     ] = None,
     splits: Annotated[int, typer.Option(min=1, help="Random splits, each with its seed.")] = 5,
-    first_split: Annotated[int, typer.Option(min=0, help="Seed of the first of them.")] = 0,
+    first_split: Annotated[
+        int, typer.Option(min=0, help="Seed of the first; the others follow it.")
+    ] = 0,
     test_share: Annotated[float, typer.Option(help="Share of the rows to test on.")] = 0.05,
     iterations: Annotated[
         int, typer.Option(min=1, help="Iterations that a stochastic fit has at most.")
@@ -96,8 +98,8 @@ def paper(
     method: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"Methods to run, repeatable or with commas; all by default: {METHODS}. For few "
-            f"rows also, by exact inference: {EXACT}."
+            help="Methods to run, repeatable or with commas; of the table all by default: "
+            f"{METHODS}. table: of few rows also, by exact inference, {EXACT}."
         ),
     ] = None,
     draws: Annotated[
@@ -153,7 +155,7 @@ def paper(
     }
     table = load(data, target, planes=planes, missing=missing.value, **columns)
     if table.dropped:
-        say(f"Rows with missing values, left out: {table.dropped:,}; {len(table.y):,} are used.")
+        say(f"Rows with missing values, left out: {table.dropped:,}; {len(table.y):,} are left.")
     named = [("data", Path(data).name), ("target", target)]
     named += [(option, column) for option, listed in columns.items() for column in listed]
     named.append(("missing", "drop" if missing == options.Missing.drop else None))
@@ -161,7 +163,7 @@ def paper(
     command = _command(name.value, named, settings)
     folder = out or Path(f"paper-{table.name}")
     try:
-        page, figures = run(
+        page, records = run(
             name.value, table, settings, folder, command, say, int(sys.stderr.isatty())
         )
     except KeyboardInterrupt:
@@ -170,7 +172,7 @@ def paper(
         ) from None
     if json:
         files = {kind: str(page.with_suffix(f".{kind}")) for kind in ("csv", "png", "svg")}
-        print_json({"experiment": name.value, "page": str(page), **files, "rows": figures})
+        print_json({"experiment": name.value, "page": str(page), **files, "records": records})
     else:
         say(f"Page: {page.resolve()}")
 
@@ -178,12 +180,11 @@ def paper(
 def _command(name: str, named: list[tuple[str, str | None]], settings: Settings) -> str:
     """The command as a page shows it: what decides the result, without this machine's folders.
 
-    Methods are left out; a page says of which it is.
+    Methods and splits are left out: a page is also of those that were there before.
     """
     given: list[tuple[str, Any]] = list(named)
     usual = type(settings)()
-    sizes = ("rows", "splits", "first_split", "test_share", "iterations", "inducing", "block_size")
-    for field in (*sizes, "dtype"):
+    for field in ("rows", "test_share", "iterations", "inducing", "block_size", "dtype"):
         value = getattr(settings, field)
         given.append((field, None if value == getattr(usual, field) else value))
     given += [("draws", n) for n in settings.draws if settings.draws != usual.draws]

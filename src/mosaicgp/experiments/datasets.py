@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mosaicgp.checkpoints import digest
 from mosaicgp.comparison.scores import Split
 from mosaicgp.experiments.flights import AIRLINE_NAMES, FlightTable, load_airline, load_flights
-from mosaicgp.nearest import column_hint, did_you_mean, listed_names
+from mosaicgp.nearest import column_hint, listed_names
 
 if TYPE_CHECKING:
     from mosaicgp.data.rows import UserRows
@@ -46,7 +46,7 @@ class Data:
     y: FloatArray
     feature_names: tuple[str, ...]
     target: str
-    dropped: int = 0  # rows with missing values that were left out
+    dropped: int = 0  # rows that were left out: a value is missing, or not finite
 
     def fingerprint(self) -> str:
         """What tells these rows from others."""
@@ -81,8 +81,8 @@ def load(
     path = Path(source)
     if not path.exists():
         raise DataError(
-            f"--data: there is no file '{source}'.{did_you_mean(source, [PACKAGE], 0.8)} Name a "
-            f"file, or '{PACKAGE}' for the flights of that package."
+            f"--data: there is no file '{source}'. Name a file, or '{PACKAGE}' for the flights of "
+            "that package."
         )
     if target is not None or path.is_dir() or path.suffix in (".parquet", ".pq"):
         _no_planes(planes, path.name)
@@ -185,7 +185,8 @@ def _airline(path: Path, planes: str | Path | None) -> Data:
 
 
 def _of_flights(name: str, flights: FlightTable) -> Data:
-    return Data(name, flights.X, flights.y, tuple(flights.feature_names), "arrival delay, minutes")
+    names, target = tuple(flights.feature_names), "arrival delay, minutes"
+    return Data(name, flights.X, flights.y, names, target, flights.dropped)
 
 
 def _twitter(path: Path, missing: str) -> Data:

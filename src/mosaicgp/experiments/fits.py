@@ -74,10 +74,10 @@ def _of_gpflow(unit: Unit, part: Split, work: Work) -> Line:
 def _of_estimator(unit: Unit, part: Split, work: Work) -> Line:
     model = make(unit.method, work.settings, unit.split)
     began = time.perf_counter()
-    bayesian = unit.method in VB_METHODS
+    curve = unit.method in VB_METHODS
     if isinstance(model, SparseGPRegressor):
         model.set_params(verbose=work.verbose)
-    if bayesian:
+    if curve:
         _fit_with_curve(model, part, work)
     elif isinstance(model, SparseGPRegressor):
         _fit(model, part, checkpoint=work.checkpoint, resume=True)
@@ -89,8 +89,8 @@ def _of_estimator(unit: Unit, part: Split, work: Work) -> Line:
         "iterations": None if result is None else result.iterations,
         "status": None if result is None else result.status,
     }
-    values = _at_the_end(model, part, bayesian) | how
-    return values | (_hyperparameters(model) if bayesian else {})
+    values = _at_the_end(model, part, curve) | how
+    return values | (_hyperparameters(model) if curve else {})
 
 
 def fit_watched(model: Any, part: Split, work: Work, look: Any) -> None:

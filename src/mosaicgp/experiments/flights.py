@@ -46,11 +46,13 @@ AIRLINE_MONTHS = 4  # the paper's flights are those of January to April
 
 
 class FlightTable(NamedTuple):
-    """Flights with nothing missing: inputs (rows × 8), arrival delay in minutes, input names."""
+    """Flights with nothing missing: inputs (rows × 8), arrival delay in minutes, input names, and
+    how many others there were."""
 
     X: FloatArray
     y: FloatArray
     feature_names: list[str]
+    dropped: int
 
 
 def load_flights() -> FlightTable:
@@ -90,6 +92,7 @@ def _joined(flights: Any, planes: Any) -> FlightTable:
     built = planes["year"].combine_chunks()
     built = pc.if_else(pc.greater(built, 0), built, None)  # "0000" where it is not known
     flights = flights.append_column("built", built.take(plane))
+    n_all = flights.num_rows
     flights = flights.drop_columns(["tailnum"]).drop_null()
 
     column = {name: flights[name].to_numpy().astype(np.float64) for name in flights.column_names}
@@ -105,7 +108,7 @@ def _joined(flights: Any, planes: Any) -> FlightTable:
             column["month"],
         ]
     )
-    return FlightTable(X, column["arr_delay"], list(FEATURE_NAMES))
+    return FlightTable(X, column["arr_delay"], list(FEATURE_NAMES), n_all - len(X))
 
 
 def _data_folder() -> Path:

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable
 from typing import Any
 
-from mosaicgp.arguments import AUTO_MAX_ITER
+from mosaicgp.arguments import AUTO_BLOCK_SIZE, AUTO_MAX_ITER
 from mosaicgp.comparison.baselines import OneWidth, baselines
 from mosaicgp.experiments.settings import Settings
 
@@ -73,8 +73,10 @@ def _dist_vgp(settings: Settings, seed: int) -> Any:
 def _exact(name: str) -> Callable[[Settings, int], Any]:
     def make(settings: Settings, seed: int) -> Any:
         twin = ESTIMATORS[EXACT_TWINS[name]](settings, seed)
+        # "auto" is another size for exact inference, and so another model.
+        blocks = settings.block_size or AUTO_BLOCK_SIZE["stochastic"]
         most = min(EXACT_ITERATIONS, settings.iterations)
-        return twin.set_params(inference="exact", max_iter=most)
+        return twin.set_params(inference="exact", max_iter=most, block_size=blocks)
 
     return make
 
@@ -110,12 +112,11 @@ ESTIMATORS: dict[str, Callable[[Settings, int], Any]] = {
     "VSSGPR": _vssgpr,
     BOOSTING: _boosting(),
     LONG_BOOSTING: _boosting(max_iter=MORE_TREES, early_stopping=True),
+    **{name: _exact(name) for name in EXACT_TWINS},
 }
 
-# GPflow runs in an interpreter of its own: see `peer`.
-METHODS = (*ESTIMATORS, GPFLOW)
-
-ESTIMATORS |= {name: _exact(name) for name in EXACT_TWINS}
+# Those of the table unless others are named. GPflow runs in an interpreter of its own: see `peer`.
+METHODS = (*(name for name in ESTIMATORS if name not in EXACT_TWINS), GPFLOW)
 
 ABOUT = {
     "VBPIC+": "noise correlated within a block, posterior over the hyperparameters, stochastic",
@@ -123,11 +124,14 @@ ABOUT = {
     "VBDTC+": "independent noise, posterior, stochastic",
     "PIC+": "VBPIC+ with point estimates",
     "SVIGP": "VBDTC+ with point estimates",
-    "Dist-VGP": f"SVIGP's model with all rows in each of at most {DIST_ITERATIONS} iterations",
+    "Dist-VGP": (
+        f"SVIGP's model with all rows in each of at most {DIST_ITERATIONS} iterations, inducing "
+        "inputs learned"
+    ),
     "rBCM": "a committee of GP experts on at most 256,000 of the rows, point estimates",
     "VSSGPR": "variational Bayes over the frequencies of a sparse spectrum",
     **{
-        name: f"{twin}'s model with all rows in each of at most {EXACT_ITERATIONS} iterations"
+        name: f"{twin} by exact inference: all rows in each iteration, at most {EXACT_ITERATIONS}"
         for name, twin in EXACT_TWINS.items()
     },
     GPFLOW: "SVIGP's model in GPflow: natural gradients, Adam, inducing inputs learned",

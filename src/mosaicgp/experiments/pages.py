@@ -39,7 +39,7 @@ def write(
     report: Report,
     settings: Line,
     lines: list[Line],
-    command: str,
+    commands: Sequence[str],
     notes: Sequence[str],
 ) -> Path:
     """All files of an experiment; the path of its page."""
@@ -55,7 +55,7 @@ def write(
         writer.writerows(report.rows)
     page = folder / f"{name}.md"
     with whole_file(page) as beside:
-        beside.write_text(_page(name, report, settings, lines, command, notes))
+        beside.write_text(_page(name, report, settings, lines, commands, notes))
     return page
 
 
@@ -64,30 +64,31 @@ def _page(
     report: Report,
     settings: Line,
     lines: list[Line],
-    command: str,
+    commands: Sequence[str],
     notes: Sequence[str],
 ) -> str:
     parts = [f"# {report.title}: {settings['data']}", f"![{report.title}]({name}.png)"]
     parts += report.text
     parts += [*notes] if notes else []
-    parts += ["## How it was made", "\n".join(_facts(settings, lines, command))]
+    parts += ["## How it was made", "\n".join(_facts(settings, lines, commands))]
     parts += [f"Data: [{name}.csv]({name}.csv), picture: [SVG]({name}.svg)."]
     return "\n\n".join(parts) + "\n"
 
 
-def _facts(settings: Line, lines: list[Line], command: str) -> list[str]:
+def _facts(settings: Line, lines: list[Line], commands: Sequence[str]) -> list[str]:
     splits = sorted({line["split"] for line in lines})
     between = len(splits) > 1 and splits[-1] - splits[0] == len(splits) - 1
     seeds = f"{splits[0]} to {splits[-1]}" if between else ", ".join(map(str, splits))
     wall = sum(line.get("wall_s", 0.0) for line in lines)
     facts = [
-        f"- `{command}`",
+        *(f"- `{command}`" for command in commands),
         f"- {settings['rows']:,} rows a split, {settings['inputs']} inputs, target "
         f"{settings['target']}; {settings['test_share']:.0%} of them test rows."
         if "test_share" in settings
         else f"- {settings['rows']:,} rows a selection, {settings['inputs']} inputs, target "
         f"{settings['target']}.",
-        f"- {len(splits)} random {'splits' if len(splits) > 1 else 'split'}{_fewer(lines)}, seed "
+        f"- {len(splits)} random {'splits' if len(splits) > 1 else 'split'}"
+        f"{_fewer(lines, len(splits))}, seed "
         f"{seeds}; the seed also starts the fit.",
         f"- At most {settings['iterations']:,} iterations, {settings['inducing']} inducing "
         f"points, blocks of {settings['block_size']} rows, {settings['dtype']}, mosaicgp "
@@ -105,11 +106,10 @@ def _facts(settings: Line, lines: list[Line], command: str) -> list[str]:
     return facts
 
 
-def _fewer(lines: list[Line]) -> str:
-    """Methods that were run on fewer splits than others."""
+def _fewer(lines: list[Line], n_splits: int) -> str:
+    """Methods that were not run on all splits."""
     counts = Counter(line["method"] for line in lines if line["point"] == END)
-    most = max(counts.values(), default=0)
-    few = [f"{method} on {n}" for method, n in counts.items() if n < most]
+    few = [f"{method} on {n}" for method, n in counts.items() if n < n_splits]
     return f" ({', '.join(few)} of them)" if few else ""
 
 

@@ -7,8 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from mosaicgp.arguments import EXACT_ROWS
+from mosaicgp.checkpoints import has_state
 from mosaicgp.experiments import accuracy, convergence, fits, intervals, samples, table
-from mosaicgp.experiments.datasets import Data, DataError
+from mosaicgp.experiments.datasets import Data, DataError, n_used
 from mosaicgp.experiments.journal import END, Journal
 from mosaicgp.experiments.machine import description, source
 from mosaicgp.experiments.methods import EXACT_TWINS, METHODS, VB_METHODS, left_out
@@ -21,7 +25,7 @@ class Experiment(NamedTuple):
     """``journal`` is the file that its work goes to; ``methods`` are run unless others are named,
     and ``choices`` may be. ``uses`` are those of ``OF_SOME`` that mean something to it.
     ``prepared`` fills in the experiment's own defaults, and ``identity`` says what its figures
-    depend on. ``beyond`` are methods that stay on the page beside ``methods`` once they are there.
+    depend on. ``stay`` are methods that stay on the page once they are there, ``choices`` if None.
     """
 
     journal: str
@@ -34,7 +38,7 @@ class Experiment(NamedTuple):
     identity: Callable[[Data, Settings], dict[str, Any]] = lambda data, settings: settings.identity(
         data
     )
-    beyond: tuple[str, ...] = ()
+    stay: tuple[str, ...] | None = None
 
 
 _THREE = tuple(VB_METHODS)
@@ -67,7 +71,14 @@ EXPERIMENTS = {
         identity=samples.identity,
     ),
     "intervals": Experiment(
-        "fits", ("VBPIC+",), _THREE, _SCORED, fits.run, intervals.report, identity=fits.identity
+        "fits",
+        ("VBPIC+",),
+        _THREE,
+        _SCORED,
+        fits.run,
+        intervals.report,
+        identity=fits.identity,
+        stay=("VBPIC+",),
     ),
     "table": Experiment(
         "fits",
@@ -77,7 +88,6 @@ EXPERIMENTS = {
         fits.run,
         table.report,
         identity=fits.identity,
-        beyond=tuple(EXACT_TWINS),
     ),
 }
 
@@ -101,6 +111,7 @@ def run(
     settings = experiment.prepared(data, settings)
     settings.check(data, "test_share" in experiment.uses)
     methods = _chosen(name, experiment, settings)
+    _check_exact(methods, data, settings)
     reasons = {method: left_out(method, settings) for method in methods}
     for reason in reasons.values():
         if reason is not None:
@@ -119,17 +130,17 @@ def run(
             _one(unit, label, experiment, data, settings, journal, say, verbose)
         lines = journal.of(_shown(experiment, units, journal))
         there = methods_of(lines)
-        command += _naming(there, experiment)
+        commands = [command + _naming(there, experiment) + each for each in _stretches(lines)]
         notes = [reason for method, reason in reasons.items() if reason and method not in there]
         report = experiment.report(lines, settings, data)
         say(report.text[0])
-        page = write(out, name, report, journal.settings, lines, command, notes)
+        page = write(out, name, report, journal.settings, lines, commands, notes)
         return page, report.rows
 
 
 def _shown(experiment: Experiment, units: list[Unit], journal: Journal) -> list[Unit]:
     """What the page is of: these units, and what of the experiment's methods was there before."""
-    stay = (*experiment.methods, *experiment.beyond)
+    stay = experiment.choices if experiment.stay is None else experiment.stay
     there = [
         Unit(line["method"], line["split"])
         for line in journal.lines
@@ -144,6 +155,24 @@ def _naming(methods: list[str], experiment: Experiment) -> str:
     if set(methods) == set(experiment.methods):
         return ""
     return "".join(f" --method {shlex.quote(method)}" for method in methods)
+
+
+def _stretches(lines: list[Line]) -> list[str]:
+    """What makes commands be of these splits, one for each stretch of seeds without a gap."""
+    splits = sorted({line["split"] for line in lines})
+    firsts = [split for split in splits if split - 1 not in splits]
+    found = []
+    for first, after in zip(firsts, [*firsts[1:], np.inf], strict=True):
+        n = sum(first <= split < after for split in splits)
+        given = [("splits", n), ("first_split", first)]
+        found.append(
+            "".join(
+                f" --{name.replace('_', '-')} {value}"
+                for name, value in given
+                if value != getattr(Settings, name)
+            )
+        )
+    return found
 
 
 def _one(
@@ -162,7 +191,7 @@ def _one(
         say(f"{what}: there already")
         return
     checkpoint = journal.checkpoint(unit)
-    say(f"{what}: goes on where it was" if checkpoint.is_dir() else f"{what} ...")
+    say(f"{what}: goes on where it was" if has_state(checkpoint) else f"{what} ...")
 
     def record(point: int | str, values: Line) -> None:
         made = {"machine": description(), "source": source()} if point == END else {}
@@ -173,6 +202,16 @@ def _one(
     work = Work(data, settings, record, known, checkpoint, verbose)
     experiment.run(unit, work)
     journal.forget(unit)
+
+
+def _check_exact(methods: tuple[str, ...], data: Data, settings: Settings) -> None:
+    n = n_used(data, settings.rows)
+    for method in methods:
+        if method in EXACT_TWINS and n > EXACT_ROWS:
+            raise DataError(
+                f"--method: {method} uses all rows in every iteration, and {n:,} are too many (at "
+                f"most {EXACT_ROWS:,}). Use fewer --rows, or {EXACT_TWINS[method]}."
+            )
 
 
 def _chosen(name: str, experiment: Experiment, settings: Settings) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ ENOUGH_SPLITS = 4
 
 
 class Mean(NamedTuple):
-    """A mean over ``n`` splits and its standard error, NaN of one split."""
+    """A mean over ``n`` splits, NaN of none, and its standard error, NaN of one split."""
 
     mean: float
     error: float
@@ -28,6 +28,8 @@ class Mean(NamedTuple):
 
 def mean_of(values: Sequence[float]) -> Mean:
     """The mean of some values."""
+    if len(values) == 0:
+        return Mean(np.nan, np.nan, 0)
     error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
     return Mean(float(np.mean(values)), float(error), len(values))
 
@@ -58,6 +60,8 @@ def difference(lines: list[Line], one: str, other: str, name: str) -> Mean:
 
 def compared(found: Mean) -> str:
     """A difference in words, with how many standard errors it is, of how few splits."""
+    if found.n == 0:
+        return "no split in common"
     if found.n < ENOUGH_SPLITS:
         return f"{found.mean:+.3g} ({'one split' if found.n == 1 else f'{found.n} splits'})"
     errors = abs(found.mean) / found.error if found.error > 0.0 else np.inf

@@ -66,15 +66,16 @@ def _unfinished(lines: list[Line], methods: list[str]) -> list[str]:
     """Which fits the budget ended before they had converged."""
     statuses = {method: values(lines, method, "status") for method in methods}
     cut = [
-        f"{method} ({found.count('max_iter')} of {len(found)} splits)"
+        f"{method} ({found.count('max_iter')} of {len(found)} splits, after "
+        f"{max(values(lines, method, 'iterations')):,} iterations)"
         for method, found in statuses.items()
         if "max_iter" in found
     ]
     if not cut:
         return []
     return [
-        "Ended by their budget of iterations, not converged as far as can be told: "
-        f"{', '.join(cut)}. More `--iterations` may change their place."
+        "Ended by their budget of iterations, not converged as far as can be told, so that more "
+        f"may change their place: {', '.join(cut)}."
     ]
 
 
@@ -88,10 +89,11 @@ def _words(lines: list[Line], methods: list[str]) -> list[str]:
     gaps = {m: [difference(lines, OURS, m, name) for name in labels] for m in others}
     leads = []
     for k, label in enumerate(labels.values()):
-        best = min(rivals, key=lambda method: gaps[method][k].mean)
+        # On splits that both have; a rival that has none of ours is below by no number.
+        best = min(rivals, key=lambda method: np.nan_to_num(gaps[method][k].mean, nan=np.inf))
         leads.append(
             f"{OURS} has the lowest {label} of the GP methods."
-            if gaps[best][k].mean > 0.0
+            if not gaps[best][k].mean <= 0.0
             else f"The lowest {label} of the GP methods is that of {best}, not of {OURS}."
         )
     listed = table(
