@@ -276,7 +276,12 @@ def test_samples(table, tmp_path):
     ends = [float(row["rmse"]) for row in found if row["at"] == "end"]
     assert len(set(ends)) == 3
     assert_whole(
-        tmp_path, "samples", "How wide q(θ) is", "2 draws", "from 1 to 2 by", "(one split)"
+        tmp_path,
+        "samples",
+        "How wide q(θ) is",
+        "2 draws beside 1: the RMSE at the end is",
+        "from 1 to 2 by",
+        "(one split)",
     )
 
 

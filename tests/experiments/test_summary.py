@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import sem
 
-from mosaicgp.experiments import accuracy, convergence, intervals, table
+from mosaicgp.experiments import accuracy, convergence, intervals, samples, table
 from mosaicgp.experiments.datasets import Data
 from mosaicgp.experiments.journal import END
 from mosaicgp.experiments.methods import ESTIMATORS, make
@@ -182,3 +182,23 @@ def test_methods_are_made_with_the_settings_of_a_run(method, expected):
 
 def test_every_method_of_the_table_has_a_description():
     assert set(table.ABOUT) == {*ESTIMATORS, "GPflow SVGP"}
+
+
+@pytest.mark.parametrize(
+    ("many", "words"),
+    [
+        ([1.1, 1.9, 3.1], "a change of +0.033. No step to more draws raises it by more"),
+        ([2.0, 3.0, 4.0], "raise it by more than its standard error: from 1 to 4."),
+    ],
+)
+def test_draws_that_do_harm_are_named(many, words):
+    lines = [
+        {"method": "VBPIC+", "split": s, "point": END, "iterations": 10}
+        | {"relative_std": 0.1, "relative_signal_std": 0.1, "mean_log_variance": -3.0}
+        | {"draws": {n: {"rmse": v, "mnlp": 1.0} for n, v in found.items()}}
+        for s, found in enumerate(
+            {"1": few, "4": more, "mean": few}
+            for few, more in zip([1.0, 2.0, 3.0], many, strict=True)
+        )
+    ]
+    assert words in samples.report(lines, Settings(draws=(1, 4)), DATA).text[0]

@@ -175,7 +175,7 @@ def _words(lines: list[Line], settings: Settings) -> str:
     return (
         f"{settings.rows:,} rows in blocks of {settings.block_size}, {settings.M} inducing points; "
         f"each number of iterations is a whole fit with its annealing, learning_rate={RATE}, "
-        f"{BLOCKS_A_STEP} blocks a step, reshuffled. The exact fit starts where the longest "
+        f"{BLOCKS_A_STEP} blocks a step, reshuffled. The exact fit (q) starts where the longest "
         "stochastic one (q⁺) ended, since the bound has several optima; "
         f"{converged} of {len(exact)} exact fits converged. Geometric means over the selections, "
         "nats."

@@ -85,7 +85,8 @@ def report(lines: list[Line], settings: Settings, data: Data) -> Report:
         for draws, found in line["draws"].items()
     ]
     names = [str(n) for n in settings.draws] + [MEAN]
-    text = [*(_table(rows, names, name) for name in ("rmse", "mnlp")), *_words(lines, rows, names)]
+    lead, *words = _words(lines, rows, names)
+    text = [lead, *(_table(rows, names, name) for name in ("rmse", "mnlp")), *words]
     return Report("Draws of the hyperparameters", text, rows, _figure(rows, names))
 
 
@@ -112,6 +113,34 @@ def _draws(number: str) -> str:
     return "1 draw" if number == "1" else f"{number} draws"
 
 
+_BySplit = dict[str, dict[int, float]]
+
+
+def _rise(by_split: _BySplit, few: str, many: str) -> Mean:
+    """How much the RMSE of more draws is above that of fewer, on the same splits."""
+    return mean_of([by_split[many][s] - by_split[few][s] for s in sorted(by_split[many])])
+
+
+def _verdict(by_split: _BySplit, counts: list[str]) -> str:
+    """What all the draws bring, and whether any more of them did harm."""
+    first, last = counts[0], counts[-1]
+    own = mean_of(list(by_split[last].values()))
+    said = f"{_draws(last)} beside {first}: the RMSE at the end is {own}"
+    if last == first:
+        return f"{_draws(last)}: the RMSE at the end is {own}."
+    said += f", a change of {_rise(by_split, first, last).mean:+.2g}."
+    if np.isnan(own.error):
+        return said
+    worse = [
+        f"from {few} to {many}"
+        for few, many in pairwise(counts)
+        if _rise(by_split, few, many).mean > own.error
+    ]
+    if worse:
+        return f"{said} Steps that raise it by more than its standard error: {', '.join(worse)}."
+    return f"{said} No step to more draws raises it by more than its standard error."
+
+
 def _words(lines: list[Line], rows: list[Line], names: list[str]) -> list[str]:
     last = [line for line in lines if line["point"] == END]
     counts = names[:-1]
@@ -120,16 +149,15 @@ def _words(lines: list[Line], rows: list[Line], names: list[str]) -> list[str]:
         for name in counts
     }
 
-    def rise(few: str, many: str) -> Mean:
-        return mean_of([by_split[many][s] - by_split[few][s] for s in sorted(by_split[many])])
-
     steps = "; ".join(
-        f"from {few} to {many} by {compared(rise(few, many))}" for few, many in pairwise(counts)
+        f"from {few} to {many} by {compared(_rise(by_split, few, many))}"
+        for few, many in pairwise(counts)
     )
     lengths = np.median([line["relative_std"] for line in last])
     signal = np.median([line["relative_signal_std"] for line in last])
     spread = mean_of([ends(lines, "VBPIC+")[line["split"]]["mean_log_variance"] for line in last])
     return [
+        f"VBPIC+, {_verdict(by_split, counts)}",
         f"What more draws do to the RMSE at the end, in paired differences over the splits: "
         f"{steps or 'one number of draws, nothing to compare'}.",
         "How wide q(θ) is decides how much there is to average over: at the end "
