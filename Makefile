@@ -157,9 +157,11 @@ bench-convergence: $(VENV)/.installed-test need-data
 # -- the paper's figures and table -------------------------------------------------------------
 
 # Every command goes on where it was interrupted. All experiments of a table share a folder, and
-# with it their fits. Less time: fewer iterations, rows or splits, float32.
+# with it their fits. Less time: fewer iterations, rows or splits, float32. Splits of other seeds
+# want a PAPER_OUT of their own.
 PAPER_ITERATIONS ?= 10000
 PAPER_SPLITS ?= 5
+PAPER_FIRST_SPLIT ?= 0
 PAPER_DTYPE ?= float64
 PAPER_ROWS_FLIGHTS ?= 500000
 PAPER_ROWS_SAMPLES ?= 2500
@@ -167,7 +169,7 @@ PAPER_OUT ?= docs/results
 GPFLOW_PYTHON ?= $(wildcard .venv-gpflow/bin/python)
 
 paper = $(venv_python) -m mosaicgp paper
-paper_sizes = --splits $(PAPER_SPLITS) --iterations $(PAPER_ITERATIONS) --dtype $(PAPER_DTYPE)
+paper_sizes = --splits $(PAPER_SPLITS) --first-split $(PAPER_FIRST_SPLIT) --iterations $(PAPER_ITERATIONS) --dtype $(PAPER_DTYPE)
 gpflow = $(if $(GPFLOW_PYTHON),--gpflow-python $(GPFLOW_PYTHON))
 of_traffic = --data "$(DATA)/traffic.parquet" --target speed --exclude sensor
 of_flights = --data "$(DATA)/flights.parquet" --target arrival_delay --exclude source --exclude year
