@@ -158,7 +158,7 @@ bench-convergence: $(VENV)/.installed-test need-data
 
 # Every command goes on where it was interrupted. All experiments of a table share a folder, and
 # with it their fits. Less time: fewer iterations, rows or splits, float32. Splits of other seeds
-# want a PAPER_OUT of their own.
+# go to folders of their own.
 PAPER_ITERATIONS ?= 10000
 PAPER_SPLITS ?= 5
 PAPER_FIRST_SPLIT ?= 0
@@ -186,13 +186,14 @@ first_methods := --method VBPIC+ --method PIC+ --method VBDTC+ --method SVIGP --
 	--method HistGradientBoosting
 
 # What an experiment on a table is given: its rows, the paper's figures, sizes.
-whole = --out "$(PAPER_OUT)/$(1)" $(of_$(1)) $(rows_$(1)) $(beside_$(1)) $(paper_sizes)
+folder = "$(PAPER_OUT)/$(if $(filter-out 0,$(PAPER_FIRST_SPLIT)),fresh-)$(1)"
+whole = --out $(call folder,$(1)) $(of_$(1)) $(rows_$(1)) $(beside_$(1)) $(paper_sizes)
 
 paper-results: $(VENV)/.installed-test need-data
 	$(foreach t,$(paper_tables),$(paper) table $(call whole,$(t)) $(first_methods)$(newline))
 	$(foreach t,$(paper_tables),$(paper) accuracy $(call whole,$(t))$(newline))
 	$(foreach t,$(paper_tables),$(paper) intervals $(call whole,$(t))$(newline))
-	$(foreach t,$(paper_tables),$(paper) samples --out "$(PAPER_OUT)/$(t)" $(of_$(t)) \
+	$(foreach t,$(paper_tables),$(paper) samples --out $(call folder,$(t)) $(of_$(t)) \
 		--rows $(PAPER_ROWS_SAMPLES) --test-share 0.2 $(paper_sizes)$(newline))
 	$(paper) convergence --out "$(PAPER_OUT)/traffic" $(of_traffic) --splits $(PAPER_SPLITS) \
 		--iterations 20000

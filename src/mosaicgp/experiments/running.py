@@ -7,8 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from mosaicgp.arguments import EXACT_ROWS
 from mosaicgp.checkpoints import has_state
 from mosaicgp.experiments import accuracy, convergence, fits, intervals, samples, table
@@ -160,18 +158,11 @@ def _naming(methods: list[str], experiment: Experiment) -> str:
 def _stretches(lines: list[Line]) -> list[str]:
     """What makes commands be of these splits, one for each stretch of seeds without a gap."""
     splits = sorted({line["split"] for line in lines})
-    firsts = [split for split in splits if split - 1 not in splits]
     found = []
-    for first, after in zip(firsts, [*firsts[1:], np.inf], strict=True):
-        n = sum(first <= split < after for split in splits)
-        given = [("splits", n), ("first_split", first)]
-        found.append(
-            "".join(
-                f" --{name.replace('_', '-')} {value}"
-                for name, value in given
-                if value != getattr(Settings, name)
-            )
-        )
+    for first in (split for split in splits if split - 1 not in splits):
+        n = next(n for n in range(1, len(splits) + 1) if first + n not in splits)
+        many = "" if n == Settings.splits else f" --splits {n}"
+        found.append(many + ("" if first == Settings.first_split else f" --first-split {first}"))
     return found
 
 
