@@ -20,6 +20,7 @@
 #   make bench-flights      1.27 million flights from file to predictions, DATA=folder
 #   make bench-predict      rows predicted a second beside GPflow and GPyTorch
 #   make bench-first        from import to a fitted model of 1,000 rows
+#   make bench-small        errors on tables of 300 to 2,000 rows
 #   make bench-kill         fits killed at 20 random moments and resumed
 #   make docs         the documentation into site/, every example run
 #   make dist         wheel and source archive into dist/, the wheel installed and tried
@@ -65,7 +66,7 @@ find_python = \
 	fi
 
 .PHONY: need-data help demo docs dist test check lint types test-slow test-peers test-browser test-oldest calibration clean distclean \
-	bench bench-step bench-scaling bench-scale bench-flights bench-predict bench-first bench-kill bench-routes bench-accuracy bench-convergence \
+	bench bench-step bench-scaling bench-scale bench-flights bench-predict bench-first bench-small bench-kill bench-routes bench-accuracy bench-convergence \
 	paper-quick paper-results
 
 help:
@@ -133,6 +134,9 @@ bench-predict: $(VENV)/.installed-test
 
 bench-first: $(VENV)/.installed-test
 	$(venv_python) benchmarks/first.py $(if $(DATA),--data "$(DATA)")
+
+bench-small: $(VENV)/.installed-test
+	$(venv_python) benchmarks/small.py $(if $(DATA),--data "$(DATA)")
 
 bench-kill: $(VENV)/.installed-test
 	$(venv_python) benchmarks/kill.py

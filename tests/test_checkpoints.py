@@ -67,22 +67,25 @@ def test_a_killed_fit_goes_on_to_the_same_bits(kind, inference, tmp_path, often)
     assert_same(whole, resumed)
 
 
-@pytest.mark.parametrize("coarse", [True, False])
-def test_an_exact_fit_killed_in_either_climb_goes_on_to_the_same_bits(coarse, tmp_path, often):
+@pytest.mark.parametrize("where", ["coarse climb", "second start", "fine climb"])
+def test_an_exact_fit_killed_in_any_climb_goes_on_to_the_same_bits(where, tmp_path, often):
     many = {"n_inducing": 30}  # enough for two climbs
-    whole = fitted(model("dtc", "exact", **many).set_params(max_iter=60))
-    climbs = np.asarray(whole.history_["coarse"])
-    assert climbs[0] and not climbs[-1]
+    whole = fitted(model("dtc", "exact", **many).set_params(max_iter=90))
+    climbs, bounds = (np.asarray(whole.history_[name]) for name in ("coarse", "bound"))
+    coarse = int(np.sum(climbs))
+    # On the way from a second start that leads nowhere the best bound stays.
+    assert climbs[0] and not climbs[-1] and np.ptp(bounds[coarse - 4 : coarse]) == 0.0
+    moment = {"coarse climb": 4, "second start": coarse - 1, "fine climb": coarse + 2}[where]
 
     def kill(progress):
-        if progress.coarse == coarse and progress.iteration >= 4:
+        if progress.iteration >= moment:
             raise Killed
 
     folder = tmp_path / "run"
     with pytest.raises(Killed):
-        killed = model("dtc", "exact", callback=kill, **many).set_params(max_iter=60)
+        killed = model("dtc", "exact", callback=kill, **many).set_params(max_iter=90)
         fitted(killed, checkpoint=folder)
-    resumed = model("dtc", "exact", **many).set_params(max_iter=60)
+    resumed = model("dtc", "exact", **many).set_params(max_iter=90)
     assert_same(whole, fitted(resumed, checkpoint=folder, resume=True))
 
 

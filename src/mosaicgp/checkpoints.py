@@ -21,7 +21,7 @@ from mosaicgp._version import __version__
 from mosaicgp.atomic import BESIDE, whole_file
 from mosaicgp.data.disk import SCRATCH, FolderInUseError, FolderLock
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 # Seconds between two checkpoints, at least.
 INTERVAL = 2.0

@@ -69,7 +69,8 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
         Most iterations of a fit. "auto" is 300 for exact inference, 2,000 for stochastic
         (500 up to 20,000 rows, 8,000 beyond a million, fewer with blocks of more than 512 rows).
         Stochastic fits of `pitc` and `pic` beyond 20,000 rows make up to 600 cheap ones before, in
-        which f learns beside independent noise; these are not counted or reported.
+        which f learns beside independent noise; these are not counted or reported. Of exact fits
+        up to 40 go to a second start, with shorter length-scales.
     tol : float or "auto", default="auto"
         Exact: a fit has converged when four iterations in a row raise the bound by less than this,
         in nats of the whole table (0.02); a nat is what a standard deviation of a hyperparameter
@@ -79,7 +80,7 @@ class SparseGPRegressor(RegressorMixin, BaseEstimator):
     max_time : float or None, default=None
         Seconds after which training stops with the best state found.
     n_restarts : int, default=0
-        Exact inference: further starts from random values; the best bound wins.
+        Exact inference: further starts from random values; the best wins.
     learning_rate : float or "auto", default="auto"
         Stochastic inference: largest change of a parameter in a step, about; that of an inverse
         length-scale or of the signal in shares of its size. "auto" is 0.04.

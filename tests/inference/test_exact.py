@@ -1,12 +1,14 @@
 """Exact inference where the estimator's own tests cannot reach: the climb itself."""
 
 from dataclasses import replace
+from time import perf_counter, sleep
 
 import numpy as np
 import pytest
 
 from mosaicgp import SparseGPRegressor
 from mosaicgp.data.blocks import group
+from mosaicgp.inference import climb as climb_module
 from mosaicgp.inference import exact
 from mosaicgp.inference.climb import Climb, Journal, Settings, Watch
 from mosaicgp.inference.exact import fit_exact
@@ -125,6 +127,104 @@ def test_an_interrupt_at_any_evaluation_keeps_a_state(monkeypatch):
     for moment in (2, first - 1, first, first + 1, first + 5):
         found, _ = interrupted_at(moment)
         assert found.status == "interrupted" and np.isfinite(found.bound)
+
+
+def two_tops(free):
+    """A bound of α with a low top at 1 and a high one at 3, and its slope."""
+    low, high = (
+        np.array([1.0, -8.0 * (free.alpha - top)]) * height * np.exp(-4.0 * (free.alpha - top) ** 2)
+        for top, height in ((1.0, 1.0), (3.0, 2.0))
+    )
+    value, slope = 100.0 * (low + high)
+    return value, {"alpha": slope}
+
+
+def with_second_start(second, evaluate=two_tops, method="bfgs", **settings):
+    start = starting_values(np.zeros((3, 1)), APPROXIMATIONS["dtc"])._replace(alpha=np.array(0.8))
+    scout = None if second is None else start._replace(alpha=np.array(second))
+    watch = Watch(Settings(**settings), perf_counter(), [], lambda progress: None, Journal())
+    return Climb(start, ("alpha",), evaluate, (), 10.0, watch, method, scout=scout), watch.history
+
+
+@pytest.mark.parametrize("method", ["bfgs", "l-bfgs-b", "cg"])
+@pytest.mark.parametrize(("second", "top"), [(None, 1.0), (2.5, 3.0), (1.2, 1.0)])
+def test_a_second_start_is_climbed_from_and_taken_where_it_leads_higher(second, top, method):
+    climb, history = with_second_start(second, method=method)
+    assert climb.run()[0] == "converged"
+    np.testing.assert_allclose(climb.best.alpha, top, atol=1e-3)
+    assert np.all(np.diff([progress.bound for progress in history]) >= 0.0)
+
+
+@pytest.mark.parametrize("iterations", [1, 2])
+def test_a_second_start_cut_short_goes_on_wherever_it_leads_higher(iterations, monkeypatch):
+    """By however little."""
+    monkeypatch.setattr(climb_module, "SCOUT_ITERATIONS", iterations)
+    climb, _ = with_second_start(2.6, tol=50.0)
+    climb.run()
+    np.testing.assert_allclose(climb.best.alpha, 3.0, atol=0.05)
+
+
+def test_a_second_start_keeps_to_the_budget_of_iterations():
+    converged = len(_history_of(None))
+    climb, history = with_second_start(2.5, max_iter=converged + 1)
+    assert climb.run()[0] == "max_iter"
+    assert len(history) == converged + 1
+    climb, history = with_second_start(2.5, max_iter=converged)
+    climb.run()
+    assert len(history) == converged
+
+
+def _history_of(second):
+    climb, history = with_second_start(second)
+    climb.run()
+    return history
+
+
+def test_time_that_runs_out_on_the_way_from_a_second_start_leaves_a_fit_converged():
+    def slow(free):
+        if free.alpha < 0.5:  # where only the second start leads
+            sleep(0.6)
+        return two_tops(free)
+
+    climb, _ = with_second_start(0.1, slow, max_time=0.5)
+    assert climb.run()[0] == "converged"
+    np.testing.assert_allclose(climb.best.alpha, 1.0, atol=1e-3)
+
+
+@pytest.mark.parametrize(("search", "rotate"), [(True, True), (False, True), (True, False)])
+@pytest.mark.parametrize("bayesian", [True, False])
+def test_only_a_search_whose_inducing_inputs_follow_has_a_second_start(
+    search, rotate, bayesian, monkeypatch
+):
+    scouts = []
+
+    class Seen(Climb):
+        def __init__(self, *arguments, **named):
+            super().__init__(*arguments, **named)
+            scouts.append(self._scout)
+
+    monkeypatch.setattr(exact, "Climb", Seen)
+    X, y = smooth(300, 4, 1)
+    start = starting_values(X[:40], APPROXIMATIONS["dtc"])
+    switches = Switches(APPROXIMATIONS["dtc"], bayesian, rotate=rotate)
+    data, settings = group(X, y, np.zeros(300, dtype=int)), Settings(max_iter=2, search=search)
+    fit_exact(start, Fixed(start.inducing, start.nu), data, switches, settings, lambda: start)
+    first, *others = scouts
+    assert (first is not None) == (search and rotate)
+    assert all(scout is None for scout in others)
+    if first is not None:
+        np.testing.assert_allclose(first.nu, exact.FINER * start.nu)
+
+
+def test_waves_are_not_taken_for_noise():
+    """From long length-scales alone the climb ends at a straight line and noise of 17."""
+    rng = np.random.default_rng(0)
+    area, city = rng.uniform(20.0, 200.0, 500), rng.integers(4, size=500)
+    level = np.array([0.0, 50.0, -30.0, 100.0])[city]
+    y = 2.0 * area + level + 20.0 * np.sin(area / 10.0) + 10.0 * rng.normal(size=500)
+    X = np.column_stack([area, np.eye(4)[city]])
+    model = SparseGPRegressor("dtc", n_inducing=50).fit(X, y)
+    assert np.sqrt(model.posterior_.noise_variance) * model.scaling_.y_scale < 12.0
 
 
 def test_spreads_are_placed_where_each_alone_is_best():

@@ -21,13 +21,15 @@ NOISE = ("log_noise", "log_eps_variance", "log_eps_lam")
 
 
 class Anchor(NamedTuple):
-    """Prior of s (whitened), means and variances (d + 1,) of θ, and where the noise was."""
+    """Prior of s (whitened), means and variances (d + 1,) of θ, where the noise was, and the share
+    of all that is forgotten."""
 
     eta: NaturalParameters
     theta_mean: Array
     theta_variance: Array
     free: Free
     noise_precision: Array
+    forget: Array
 
 
 def anchor_of(
@@ -53,7 +55,8 @@ def anchor_of(
     else:
         # A point estimate says nothing of its spread; as firm as a scale seen in n rows.
         precision = kept * n / 2.0 / jnp.maximum(mean**2, 1e-4)
-    return Anchor(before, mean, 1.0 / precision, free, jnp.asarray(kept * n / 2.0))
+    noise_precision = jnp.asarray(kept * n / 2.0)
+    return Anchor(before, mean, 1.0 / precision, free, noise_precision, jnp.asarray(forget))
 
 
 def distance(anchor: Anchor, free: Free, parameters: Parameters, switches: Switches) -> Array:

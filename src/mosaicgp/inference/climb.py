@@ -20,6 +20,9 @@ PATIENCE = 4
 # long step can land there. It is woken at the second share, where that raises the bound.
 ASLEEP, AWAKE = 0.1, 0.5
 
+# Most iterations from the second start, of a climb that has one.
+SCOUT_ITERATIONS = 40
+
 INTERRUPTED = "interrupted; the best state so far is kept"
 
 # A line search that fails after an iteration that gained more than this (nats) has stalled.
@@ -108,7 +111,8 @@ class Climb:
     """One run of the optimiser: the objective it calls, and the best point it has seen.
 
     ``key`` is what the bound depends on beside the point, for the journal; ``rows`` what it is
-    divided by.
+    divided by; ``price`` what ``evaluate`` takes from the bound, and the trace does not; ``scout``
+    a second start, tried when the climb has converged.
     """
 
     def __init__(
@@ -121,6 +125,8 @@ class Climb:
         watch: Watch,
         method: str,
         coarse: bool = False,
+        price: Callable[[Free], float] = lambda free: 0.0,
+        scout: Free | None = None,
     ) -> None:
         self.free = self.best = start
         self.best_bound = -np.inf
@@ -128,7 +134,8 @@ class Climb:
         self.rejected = 0
         self._names, self._evaluate, self._key, self._n = names, evaluate, key, rows
         self._watch, self._settings = watch, watch.settings
-        self._method, self._coarse = method, coarse
+        self._method, self._coarse, self._price = method, coarse, price
+        self._scout = scout
         self._last = self._pack(start)
         self._last_bound = -np.inf
         self._last_gain = 0.0
@@ -193,26 +200,32 @@ class Climb:
 
     def iterated(self, vector: np.ndarray) -> None:
         """Called by SciPy after each iteration."""
-        step = float(np.linalg.norm(vector - self._last))
-        seconds = perf_counter() - self._watch.began
-        progress = Progress(
-            len(self._watch.history) + 1, self.best_bound, seconds, step, self._coarse
-        )
-        self._watch.history.append(progress)
-        call_back(self._watch.report, progress)
+        self._tell(vector)
         gain = self.best_bound - self._last_bound
         self._last_gain = gain
         self._idle = self._idle + 1 if gain < self._settings.tol else 0
-        self._last, self._last_bound = vector.copy(), self.best_bound
+        self._last_bound = self.best_bound
         if self._idle >= PATIENCE:
             raise StopIteration
+
+    def _tell(self, vector: np.ndarray) -> None:
+        """Put an iteration into the trace, with the bound at the best point so far; it can fall
+        where the price falls by more."""
+        step = float(np.linalg.norm(vector - self._last))
+        seconds = perf_counter() - self._watch.began
+        bound = self.best_bound + self._price(self.best)
+        progress = Progress(len(self._watch.history) + 1, bound, seconds, step, self._coarse)
+        self._watch.history.append(progress)
+        self._last = vector.copy()
+        call_back(self._watch.report, progress)
 
     def run(self) -> tuple[Status, str]:
         """Climb until something ends it."""
         try:
             status, message = self._minimise()
-            if status == "converged" and self._woken():
-                return self._minimise()
+            for higher in (self._woken, self._scouted, self._woken):
+                if status == "converged" and higher():
+                    status, message = self._minimise()
         except Stop as end:
             self.error = end.error
             return end.status, end.message
@@ -232,24 +245,50 @@ class Climb:
             self.objective(self._pack(converged._replace(nu=nu)))
         return self.best_bound > best_bound + self._settings.tol
 
+    def _scouted(self) -> bool:
+        """Whether a few iterations from the second start come higher than the climb did."""
+        most = min(SCOUT_ITERATIONS, self._settings.max_iter - len(self._watch.history))
+        if self._scout is None or most <= 0:
+            return False
+        best_bound, bounds = self.best_bound, [-np.inf]
+
+        def iterated(intermediate_result: Any) -> None:
+            self._tell(intermediate_result.x)
+            bounds.append(-self._n * intermediate_result.fun)
+            if len(bounds) > PATIENCE and bounds[-1] - bounds[-1 - PATIENCE] < self._settings.tol:
+                raise StopIteration
+
+        try:
+            self._minimise_from(self._scout, iterated, most)
+        except Stop as end:
+            # Time that runs out on a way that led nowhere takes nothing from what had converged.
+            if end.status != "max_time" or self.best_bound > best_bound:
+                raise
+        return self.best_bound > best_bound
+
+    def _minimise_from(self, start: Free, iterated: Callable[[Any], None], most: int) -> Any:
+        """SciPy from ``start``, for so many iterations; the tolerance is for ``iterated``."""
+        options: dict[str, Any] = {"maxiter": most, "gtol": 1e-12}
+        if self._method == "l-bfgs-b":
+            options |= {"ftol": 0.0, "maxcor": 20, "maxfun": 10 * most}
+        self._last = self._pack(start)
+        return minimize(
+            self.objective,
+            self._last,
+            jac=True,
+            method=self._method.upper(),
+            callback=iterated,
+            options=options,
+        )
+
     def _minimise(self) -> tuple[Status, str]:
         """One call of SciPy, from the best point so far."""
-        self._idle = 0
+        # What was gained on the way to that point is not of this call.
+        self._idle, self._last_gain, self._last_bound = 0, 0.0, self.best_bound
         left = self._settings.max_iter - len(self._watch.history)
         if left <= 0:
             return "max_iter", self._exhausted()
-        # The tolerance is applied in ``iterated``, alike for all optimisers.
-        options: dict[str, Any] = {"maxiter": left, "gtol": 1e-12}
-        if self._method == "l-bfgs-b":
-            options |= {"ftol": 0.0, "maxcor": 20, "maxfun": 10 * left}
-        result = minimize(
-            self.objective,
-            self._pack(self.best),
-            jac=True,
-            method=self._method.upper(),
-            callback=self.iterated,
-            options=options,
-        )
+        result = self._minimise_from(self.best, self.iterated, left)
         if self._idle >= PATIENCE:
             return "converged", "converged: the bound no longer improves"
         if result.nit >= left or result.status == 1:

@@ -29,7 +29,7 @@ from mosaicgp.inference.climb import (
     Watch,
 )
 from mosaicgp.inference.evaluate import closed_form_cost
-from mosaicgp.inference.parameters import SPREADS, Fixed, Free, Switches, constrain
+from mosaicgp.inference.parameters import SPREADS, Fixed, Free, Switches, constrain, price
 from mosaicgp.inference.result import Status, Stop
 from mosaicgp.model.bound import (
     Block,
@@ -65,6 +65,10 @@ COARSE_TOL, COARSE_SHARE = 10.0, 2 / 3
 # tables a better optimum, than with that of the last steps alone.
 DENSE_CURVATURE = 1000
 
+# A climb that starts from long length-scales may end where a function is smooth and the rest is
+# noise; a second one, from ν so many times as large, is tried (docs/mathematics.md, "Two climbs").
+FINER = 4.0
+
 # Standard deviations of q(θ) in a coarse climb by the means it starts from; those near zero count
 # as the second share of where ν starts.
 COARSE_SPREAD, LEAST_MEAN = 0.01, 0.1
@@ -74,12 +78,13 @@ class ExactFit(NamedTuple):
     """The best state found, how it was found, and the trace of iterations.
 
     ``bound`` is that of the finest route to Ψ that the cost allows, or of a coarser one where q(θ)
-    is too narrow for the difference to matter.
+    is too narrow for the difference to matter; ``price`` what the fit paid for k^ε beside it.
     """
 
     parameters: Parameters
     q: InducingPosterior
     bound: float
+    price: float
     status: Status
     message: str
     seconds: float
@@ -124,17 +129,19 @@ def _evaluate(
     anchor: Anchor | None,
     beyond: Array | bool,
 ) -> tuple[Array, Made]:
-    """The collapsed bound, and what it was made of."""
+    """The collapsed bound less the price of k^ε, and what it was made of."""
     parameters = constrain(free, fixed, switches)
     noise = switches.approximation.noise
     statistics = total_statistics(parameters, blocks, noise, route, jitter, beyond)
     if anchor is not None:
         bound = collapsed_bound(statistics, anchor.eta)
         bound = bound - distance(anchor, free, parameters, switches)
+        bound = bound - anchor.forget * price(free, switches)
     else:
         bound = collapsed_bound(statistics)
         if switches.bayesian:
             bound = bound - kl_theta(parameters.theta, switches.prior)
+        bound = bound - price(free, switches)
     return bound, Made(parameters, statistics)
 
 
@@ -209,6 +216,7 @@ class _Problem(NamedTuple):
         watch: Watch,
         method: str,
         coarse: bool = False,
+        scout: Free | None = None,
     ) -> Climb:
         """A climb by this route; a coarse one leaves out what is beyond order zero, and the widths
         of q(θ) as they are."""
@@ -222,7 +230,12 @@ class _Problem(NamedTuple):
         names = self.switches.learned()
         key = (jitter, getattr(route, "order", -1), float(coarse))
         rows = float(np.sum(self.blocks.mask))
-        return Climb(start, names, evaluate, key, rows, watch, method, coarse)
+        return Climb(start, names, evaluate, key, rows, watch, method, coarse, self.price, scout)
+
+    def price(self, free: Free) -> float:
+        """What was taken from the bound for k^ε; an anchor has paid what it does not forget."""
+        share = 1.0 if self.anchor is None else float(self.anchor.forget)
+        return share * float(price(free, self.switches))
 
 
 def _with_narrow_spread(free: Free) -> Free:
@@ -245,6 +258,7 @@ def _coarse_climb(
         tol=COARSE_TOL * settings.tol,
         max_iter=int(np.ceil(COARSE_SHARE * settings.max_iter)),
     )
+    finer = _finer(start, problem.switches)
     return problem.climb(
         _with_narrow_spread(start),
         jitter,
@@ -252,7 +266,16 @@ def _coarse_climb(
         watch._replace(settings=rough),
         "bfgs" if dense else settings.optimizer,
         coarse=True,
+        scout=None if finer is None else _with_narrow_spread(finer),
     )
+
+
+def _finer(free: Free, switches: Switches) -> Free | None:
+    """The same with shorter length-scales of f; None where Z would stay behind."""
+    if not switches.rotate:
+        return None
+    log_xi = free.log_xi + 2.0 * np.log(FINER)
+    return free._replace(nu=FINER * free.nu, log_xi=log_xi)
 
 
 def _placed(climb: Climb) -> tuple[Status, str] | None:
@@ -287,7 +310,8 @@ def _fit_from(start: Free, problem: _Problem, watch: Watch) -> ExactFit:
                 to_search = False
                 free, error = _with_narrow_spread(coarse.best), coarse.error
         if not to_search:
-            climb = problem.climb(free, jitters[0], plan[0], watch, settings.optimizer)
+            scout = _finer(start, switches) if settings.search and free is start else None
+            climb = problem.climb(free, jitters[0], plan[0], watch, settings.optimizer, scout=scout)
             if searched:
                 ended = _placed(climb) or ended
             status, message = ended or climb.run()
@@ -316,7 +340,8 @@ def _fit_from(start: Free, problem: _Problem, watch: Watch) -> ExactFit:
     return ExactFit(
         made.parameters,
         _inducing(made.statistics, before),
-        float(fine),
+        float(fine) + problem.price(free),
+        problem.price(free),
         status,
         message,
         perf_counter() - watch.began,
@@ -367,7 +392,7 @@ def fit_exact(
             rejected += 1
             continue
         rejected += outcome.rejected
-        if best is None or outcome.bound > best.bound:
+        if best is None or outcome.bound - outcome.price > best.bound - best.price:
             best = outcome
         if outcome.status in ("interrupted", "max_time"):
             best = best._replace(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+from jax import Array
 
 from mosaicgp.model.bound import Parameters
 from mosaicgp.model.family import Approximation
@@ -19,6 +20,10 @@ NOISE_FLOOR = 1e-6
 
 # The fields of ``Free`` that say how wide q(θ) is.
 SPREADS = ("log_xi", "log_beta")
+
+# Mean of the exponential prior on the variance of k^ε, in units of the target's variance
+# (docs/mathematics.md, "A price for k^ε").
+EPS_VARIANCE = 0.5
 
 
 class Free(NamedTuple):
@@ -84,6 +89,13 @@ def constrain(free: Free, fixed: Fixed, switches: Switches) -> Parameters:
     )
     rotation = free.nu if switches.rotate else fixed.nu_start
     return Parameters(theta, rotation * free.inducing, noise)
+
+
+def price(free: Free, switches: Switches) -> Array:
+    """−log p(variance of k^ε) but for a constant, in nats: what a fit pays beside the bound."""
+    if not switches.approximation.has_eps:
+        return jnp.zeros_like(free.alpha)
+    return jnp.exp(free.log_eps_variance) / EPS_VARIANCE
 
 
 def release(parameters: Parameters, switches: Switches) -> tuple[Free, Fixed]:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from mosaicgp.inference.parameters import Fixed, Free, Switches, constrain
+from mosaicgp.inference.parameters import Fixed, Free, Switches, constrain, price
 from mosaicgp.model.bound import Block, Parameters, Statistics, data_bound, natural_step
 from mosaicgp.model.given_theta import sampled_statistics
 from mosaicgp.model.posterior import (
@@ -162,10 +162,12 @@ def step(
     ``control`` (4,) holds the fields of ``Control``.
     """
     rho, rate, weight, jitter = control
-    gradient = jax.value_and_grad(stochastic_bound, has_aux=True)
-    (bound, statistics), slope = gradient(
-        state.learned, state.q, free, fixed, batch, jitter, switches
-    )
+
+    def objective(learned: Array) -> tuple[Array, tuple[Array, Statistics]]:
+        parts = stochastic_bound(learned, state.q, free, fixed, batch, jitter, switches)
+        return parts[0] - price(unpacked(learned, free, switches), switches), parts
+
+    (_, (bound, statistics)), slope = jax.value_and_grad(objective, has_aux=True)(state.learned)
     with jax.numpy_dtype_promotion("standard"):  # optax mixes its integer counter with floats
         direction, optimiser = _adam().update(slope, state.optimiser)
     stride = rate * state.scale * pace(unpacked(state.learned, free, switches), switches)
