@@ -30,7 +30,7 @@ CHUNK_ROWS = 512
 MOST_ROWS = 1024  # of one block at a time
 PAIRS = 512  # of inducing inputs at a time
 CACHE_BYTES = 2**28
-RAISED = (1e-14, 1e-12, 1e-10, 1e-8)  # shares of the largest variance
+RAISED = (1e-14, 1e-12, 1e-10, 1e-8, 1e-6)  # shares of the largest variance
 
 FloatArray = NDArray[np.float64]
 Labels = NDArray[np.int64]

@@ -11,7 +11,7 @@ from mosaicgp.data.blocks import group
 from mosaicgp.inference import exact
 from mosaicgp.inference.anchor import anchor_of
 from mosaicgp.inference.initial import starting_values
-from mosaicgp.inference.parameters import EPS_VARIANCE, Fixed, Switches, price, release
+from mosaicgp.inference.parameters import EPS_SCALE, EPS_VARIANCE, Fixed, Switches, price, release
 from mosaicgp.inference.stochastic import (
     Batch,
     Control,
@@ -28,6 +28,12 @@ from mosaicgp.model.given_theta import nodes_shape
 from problems import JITTER, random_problem
 
 
+def paid_for(noise):
+    """The price of a noise kernel, from its definition."""
+    relative = np.asarray(noise.eps_lam) * np.sqrt(len(noise.eps_lam)) / EPS_SCALE
+    return float(noise.eps_variance) / EPS_VARIANCE + 0.5 * float(np.sum(relative**2))
+
+
 @pytest.mark.parametrize("kind", ["fitc", "pic"])
 def test_it_is_an_exponential_prior_on_the_variance(kind):
     switches = Switches(APPROXIMATIONS[kind], bayesian=True)
@@ -36,6 +42,15 @@ def test_it_is_an_exponential_prior_on_the_variance(kind):
     found = [float(price(start._replace(log_eps_variance=np.log(v)), switches)) for v in variances]
     expected = -stats.expon(scale=EPS_VARIANCE).logpdf(variances)
     assert_allclose(np.diff(found), np.diff(expected), rtol=1e-12)
+
+
+def test_it_is_a_half_normal_prior_on_the_inverse_length_scales():
+    switches = Switches(APPROXIMATIONS["pic"], bayesian=True)
+    start = starting_values(np.zeros((3, 4)), switches.approximation)
+    lam = np.random.default_rng(0).lognormal(4.0, 2.0, size=(5, 4))
+    found = [float(price(start._replace(log_eps_lam=np.log(row)), switches)) for row in lam]
+    expected = -stats.halfnorm(scale=EPS_SCALE / 2.0).logpdf(lam).sum(axis=1)
+    assert_allclose(np.diff(found), np.diff(expected), rtol=1e-9)
 
 
 def test_without_a_noise_kernel_there_is_none():
@@ -55,7 +70,7 @@ def test_exact_inference_climbs_the_bound_less_the_price(kind):
     statistics = total_statistics(
         made.parameters, problem.stacked, problem.approximation.noise, Mehler(0), JITTER
     )
-    paid = float(problem.parameters.noise.eps_variance) / EPS_VARIANCE
+    paid = paid_for(problem.parameters.noise)
     assert_allclose(value, collapsed_bound(statistics) - paid, rtol=1e-10)
 
 
@@ -78,7 +93,8 @@ def test_a_stochastic_step_climbs_it_too_and_tells_of_the_bound():
     without = unpacked(jax.grad(bound)(packed(free, switches)), free, switches)
     paid = float(problem.parameters.noise.eps_variance) / EPS_VARIANCE
     assert_allclose(slope.log_eps_variance, without.log_eps_variance - paid, rtol=1e-8)
-    assert_allclose(slope.log_eps_lam, without.log_eps_lam, rtol=1e-8)
+    relative = np.asarray(problem.parameters.noise.eps_lam) * np.sqrt(len(free.nu)) / EPS_SCALE
+    assert_allclose(slope.log_eps_lam, without.log_eps_lam - relative**2, rtol=1e-8)
 
 
 def wild(n, seed):
@@ -142,5 +158,17 @@ def test_new_rows_pay_for_what_was_forgotten(forget):
         return float(exact.value_and_gradient(learned, *arguments)[0][0])
 
     paid = objective(anchor._replace(forget=np.asarray(0.0))) - objective(anchor)
-    expected = forget * float(problem.parameters.noise.eps_variance) / EPS_VARIANCE
+    expected = forget * paid_for(problem.parameters.noise)
     assert_allclose(paid, expected, rtol=1e-6, atol=1e-9)
+
+
+def test_a_noise_kernel_does_not_tell_apart_what_rounding_does_not():
+    """Rows that differ by next to nothing in one input, and by much in their target."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 6))
+    X[1::2] = X[::2]
+    X[1::2, 0] += 1e-6 * rng.normal(size=150)
+    y = X[:, 1] + np.where(rng.random(300) < 0.05, 20.0, 0.1) * rng.normal(size=300)
+    model = SparseGPRegressor(n_inducing=20).fit(X, y)
+    assert np.max(model.posterior_.eps_lam) < 10.0 * EPS_SCALE / np.sqrt(6)
+    assert np.all(np.isfinite(model.predict(X, return_std=True)))

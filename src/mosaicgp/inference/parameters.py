@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from mosaicgp.model.bound import Parameters
@@ -21,9 +22,9 @@ NOISE_FLOOR = 1e-6
 # The fields of ``Free`` that say how wide q(θ) is.
 SPREADS = ("log_xi", "log_beta")
 
-# Mean of the exponential prior on the variance of k^ε, in units of the target's variance
-# (docs/mathematics.md, "A price for k^ε").
-EPS_VARIANCE = 0.5
+# Prior of k^ε, standardised: the mean of its variance, which is exponential, and the scale of its
+# inverse length-scales, half-normal, in units of 1/√d (docs/mathematics.md, "A price for k^ε").
+EPS_VARIANCE, EPS_SCALE = 0.5, 1000.0
 
 
 class Free(NamedTuple):
@@ -92,10 +93,11 @@ def constrain(free: Free, fixed: Fixed, switches: Switches) -> Parameters:
 
 
 def price(free: Free, switches: Switches) -> Array:
-    """−log p(variance of k^ε) but for a constant, in nats: what a fit pays beside the bound."""
+    """−log p(k^ε) but for a constant, in nats: what a fit pays beside the bound."""
     if not switches.approximation.has_eps:
         return jnp.zeros_like(free.alpha)
-    return jnp.exp(free.log_eps_variance) / EPS_VARIANCE
+    relative = jnp.exp(free.log_eps_lam) * (float(np.sqrt(np.size(free.nu))) / EPS_SCALE)
+    return jnp.exp(free.log_eps_variance) / EPS_VARIANCE + 0.5 * jnp.sum(relative**2)
 
 
 def release(parameters: Parameters, switches: Switches) -> tuple[Free, Fixed]:
