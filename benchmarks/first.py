@@ -49,8 +49,9 @@ WAYS = {
 }
 NOTES = """
 The target, 6 s in all, is met by `dtc` and missed by `pic`, the default: 1.5 s are importing
-scikit-learn and jax, 4 s compiling the bound with its gradient, the rest 80 to 190 evaluations of
-18 ms (coarse) and 35 ms, 30 to 40 of them from a second start. With `JAX_COMPILATION_CACHE_DIR` set to a folder, jax keeps there what it
+scikit-learn and jax, 4 s compiling the bound with its gradient, the rest 70 to 130 iterations,
+of 18 ms (coarse) and 35 ms an evaluation, 30 to 40 of them from a second start. With
+`JAX_COMPILATION_CACHE_DIR` set to a folder, jax keeps there what it
 compiled, and the next process does without.
 
 What was tried, on the rows made here (17.2 s before):
