@@ -89,6 +89,23 @@ def test_an_exact_fit_killed_in_any_climb_goes_on_to_the_same_bits(where, tmp_pa
     assert_same(whole, fitted(resumed, checkpoint=folder, resume=True))
 
 
+def test_the_seconds_of_an_exact_fit_are_those_of_all_its_runs(tmp_path, often):
+    def kill(progress):
+        time.sleep(0.2)
+        if progress.iteration == 5:
+            raise Killed
+
+    folder = tmp_path / "run"
+    with pytest.raises(Killed):
+        fitted(model("dtc", "exact", callback=kill), checkpoint=folder)
+    asleep = 4 * 0.2  # before the callback that killed it
+    short = model("dtc", "exact").set_params(max_time=0.5 * asleep)
+    found = fitted(short, checkpoint=folder, resume=True).fit_result_
+    assert found.status == "max_time" and found.iterations >= 4  # what was known is kept
+    resumed = fitted(model("dtc", "exact"), checkpoint=folder, resume=True)
+    assert resumed.fit_result_.seconds > asleep
+
+
 @pytest.mark.parametrize("restarts", [0, 1])
 def test_an_exact_fit_goes_on_with_more_iterations(restarts, tmp_path, often):
     """To the same bits as if it had had them from the start; a restart is made again."""

@@ -64,7 +64,8 @@ class Journal:
     SciPy's optimisers keep their state to themselves; but they are deterministic, so a fit goes on
     by starting again and being told, for as long as the journal lasts, what it found before. Where
     it asks for another point, as one with a larger ``max_iter`` does in the end, the rest of the
-    journal is of a course it does not take, and is dropped.
+    journal is of a course it does not take, and is dropped. ``began`` is when the fit would have
+    begun, had it not been interrupted.
     """
 
     STAGE = "exact"
@@ -75,6 +76,13 @@ class Journal:
         self._points = [] if before is None else list(before.arrays["points"])
         self._entries = [] if before is None else list(before.arrays["entries"])
         self._told = 0
+        seconds = 0.0 if before is None else float(before.header.get("seconds", 0.0))
+        self.began = perf_counter() - seconds
+
+    @property
+    def telling(self) -> bool:
+        """Whether what comes next was found before."""
+        return self._told < len(self._entries)
 
     def evaluate(self, point: np.ndarray, compute: Callable[[], np.ndarray]) -> np.ndarray:
         """The bound and its gradient (1 + p,) at a point: the next entry, or what ``compute``
@@ -89,7 +97,8 @@ class Journal:
             self._points.append(point)
             if self._checkpoint.due():
                 arrays = {"points": np.array(self._points), "entries": np.array(self._entries)}
-                self._checkpoint.write(self.STAGE, Snapshot(arrays, {}))
+                seconds = perf_counter() - self.began
+                self._checkpoint.write(self.STAGE, Snapshot(arrays, {"seconds": seconds}))
         self._told += 1
         return self._entries[k]
 
@@ -157,7 +166,7 @@ class Climb:
         """−L/N and its gradient; a point that is not finite is a wall, not an error."""
         limit = self._settings.max_time
         late = limit is not None and perf_counter() > self._watch.began + limit
-        if late and np.isfinite(self.best_bound):
+        if late and np.isfinite(self.best_bound) and not self._watch.journal.telling:
             raise Stop(
                 "max_time",
                 f"the time budget of {limit:g} s ran out after {len(self._watch.history)} "

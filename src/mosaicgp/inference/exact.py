@@ -374,8 +374,8 @@ def fit_exact(
 
     With an ``anchor``, that of new rows given what is known before them.
     """
-    began = perf_counter()
     journal = journal or Journal()
+    began = journal.began
     blocks = Block(*map(jnp.asarray, (data.X, data.y, data.mask)))
     problem = _Problem(jax.tree.map(jnp.asarray, fixed), blocks, switches, anchor)
     best: ExactFit | None = None

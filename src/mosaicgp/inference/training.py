@@ -137,12 +137,14 @@ class _Training:
                 self._adapt_if_due(progress)
                 self._one(at.iteration, progress)
                 at.iteration += 1
-                if at.iteration % self._settings.check_every == 0:
+                checked = at.iteration % self._settings.check_every == 0
+                if checked:
                     self._check(at.iteration)
-                    if self._checkpoint is not None and self._checkpoint.due():
-                        self._checkpoint.write(self.snapshot())
+                # Before the checkpoint: what is interrupted in a look comes to it again.
                 if self._looks is not None and at.iteration in self._looks.at:
                     self._show(self._looks.show)
+                if checked and self._checkpoint is not None and self._checkpoint.due():
+                    self._checkpoint.write(self.snapshot())
         except KeyboardInterrupt:
             self._flush(report=False)
             if not self.history:
