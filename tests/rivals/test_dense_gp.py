@@ -44,12 +44,23 @@ def test_gradient_of_the_log_evidence(seed, n_kernels):
     np.testing.assert_allclose(gradient, (above - below) / 2e-5, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("side", [0, 1])
-def test_every_corner_of_the_bounds_can_be_factored(side):
+@pytest.mark.parametrize("apart", [0.0, 50.0])
+@pytest.mark.parametrize("variance", [0, 1])
+@pytest.mark.parametrize("log_lam", [dense_gp.LOG_LAM[0], 0.0, 4.0, 6.0, dense_gp.LOG_LAM[1]])
+def test_every_corner_of_the_bounds_can_be_factored(log_lam, variance, apart):
     X, y, free = problem(0, 2, n=200)
     X[100:] = X[:100]  # rows that are alike
+    X[::2] += apart  # and such that are far from them
+    X[:, 1] *= 1e-3
     limits = dense_gp.bounds(len(free), X.shape[1])
-    corner = limits[:, side].copy()
-    corner[-1] = limits[-1, 0]  # the least noise
+    corner = np.concatenate([np.full(4, log_lam), limits[4:6, variance], limits[-1:, 0]])
     value, gradient = dense_gp.log_evidence(corner, X, y)
     assert np.isfinite(value) and np.all(np.isfinite(gradient))
+
+
+def test_what_is_added_to_the_diagonal_is_told_by_no_well_conditioned_factor():
+    X, y, free = problem(0, 1)
+    kernels = dense_gp.from_free(free, X.shape[1])
+    L, _ = dense_gp.factor(kernels, X, y)
+    K = naive_covariance(kernels, X, X) + kernels.noise_variance * np.eye(len(y))
+    np.testing.assert_allclose(L @ L.T, K, rtol=1e-13, atol=1e-13)

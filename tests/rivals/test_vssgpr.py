@@ -10,10 +10,12 @@ from scipy.stats import multivariate_normal
 from sklearn.base import clone
 
 import reference
+from mosaicgp.inference.exact import FitError
 from mosaicgp.model.bound import collapsed_bound, optimal_inducing
 from mosaicgp.model.posterior import InducingPosterior
 from mosaicgp.rivals import VSSGPR
 from mosaicgp.rivals import spectrum as model
+from mosaicgp.rivals.maximise import annealed_result
 from mosaicgp.rivals.spectrum import Spectrum
 
 SEEDS = st.integers(0, 10**6)
@@ -218,6 +220,14 @@ def test_seeds_few_rows_and_time(fitted):
     assert np.all(np.isfinite(few.predict(X, return_std=True)))
     timed = VSSGPR(**(SETTINGS | {"max_iter": 10**6}), max_time=0.2).fit(X, y)
     assert timed.fit_result_.status == "max_time" and timed.fit_result_.seconds < 5.0
+
+
+def test_steps_that_are_refused_are_told_of():
+    X, y = table(100)
+    with pytest.raises(FitError, match=r"not finite after 30 steps.*Lower learning_rate"):
+        VSSGPR(n_features=5, max_iter=30, learning_rate=1e3).fit(X, y)
+    result = annealed_result(30, 30, 1.0, -5.0, rejected=2)
+    assert result.rejected == 2 and "2 of them not finite and refused" in result.message
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,17 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.linalg.lapack import dpotri
 
 FloatArray = NDArray[np.float64]
 
-# Within these logarithms a covariance of several thousand standardised rows can be factored.
+# Within these logarithms a covariance of several thousand standardised rows can be factored, but
+# for the digits that clusters of rows far apart lose: for those, shares of the diagonal to add.
 LOG_LAM = (-12.0, 8.0)
 LOG_VARIANCE = (-12.0, 6.0)
 LOG_NOISE = (np.log(1e-6), 4.0)
+JITTERS = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)
 
 
 class Kernels(NamedTuple):
@@ -71,11 +73,23 @@ def _kernel(A: FloatArray, B: FloatArray, lam: FloatArray, variance: float) -> F
 
 
 def factor(kernels: Kernels, X: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Lower factor L (n, n) of K + σ²I, and (K + σ²I)⁻¹y (n,)."""
-    K = covariance(kernels, X, X)
-    K[np.diag_indices_from(K)] = kernels.variance.sum() + kernels.noise_variance
-    L = cholesky(K, lower=True, overwrite_a=True, check_finite=False)
-    return L, _solve(L, y)
+    """Lower factor L (n, n) of K + σ²I, and (K + σ²I)⁻¹y (n,).
+
+    The least of ``JITTERS`` with which it can be factored is added; LinAlgError if none is enough.
+    """
+    diagonal = kernels.variance.sum() + kernels.noise_variance
+    for jitter in JITTERS:
+        K = covariance(kernels, X, X)
+        K[np.diag_indices_from(K)] = diagonal * (1.0 + jitter)
+        try:
+            L = cholesky(K, lower=True, overwrite_a=True, check_finite=False)
+        except LinAlgError:
+            continue
+        return L, _solve(L, y)
+    raise LinAlgError(
+        "The covariance of the rows is not positive definite. Likely causes: rows that nearly "
+        "repeat beside others that are far away; look for outliers in X."
+    )
 
 
 def condition(K: FloatArray, L: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+from scipy.linalg import LinAlgError
 from scipy.optimize import minimize
 
 from mosaicgp.inference.result import FitResult, Status, Stop
@@ -16,6 +17,9 @@ from mosaicgp.rivals.dense_gp import FloatArray, bounds, log_evidence
 
 if TYPE_CHECKING:
     import optax
+
+# What an optimiser is shown where a covariance cannot be factored, so that it turns back.
+WALL = 1e10
 
 # Share of the budget after which steps of Adam fall to zero.
 ANNEAL_FROM = 0.5
@@ -37,7 +41,12 @@ def maximise_evidence(
         nonlocal best, highest
         if max_time is not None and np.isfinite(highest) and perf_counter() > began + max_time:
             raise Stop("max_time", f"the time budget of {max_time:g} s ran out")
-        value, gradient = log_evidence(free, X, y)
+        try:
+            value, gradient = log_evidence(free, X, y)
+        except LinAlgError:
+            if not np.isfinite(highest):
+                raise
+            return WALL, np.zeros_like(free)
         if value > highest:
             best, highest = free.copy(), value
         return -value / len(y), -gradient / len(y)
@@ -92,6 +101,8 @@ def annealed_result(
     message = f"trained {'all ' if in_time else ''}{taken} annealed steps"
     if not in_time:
         message += f" of {max_iter} before the time ran out"
+    if rejected:
+        message += f", {rejected} of them not finite and refused; a lower learning_rate may help"
     return FitResult(status, message, taken, seconds, bound, True, rejected)
 
 

@@ -13,6 +13,7 @@ from jax import Array
 
 from mosaicgp import validation
 from mosaicgp.data.blocks import chunk
+from mosaicgp.inference.exact import FitError
 from mosaicgp.inference.initial import select_inducing
 from mosaicgp.inference.result import FitResult
 from mosaicgp.model.bound import Statistics, collapsed_bound, natural_step, optimal_inducing
@@ -124,6 +125,11 @@ class VSSGPR(Rival):
         total = _total_statistics(state.spectrum, X, y)
         q = optimal_inducing(total)
         value = float(collapsed_bound(total) - kl_spectrum(state.spectrum))
+        if not np.isfinite(value):
+            raise FitError(
+                f"The bound is not finite after {taken} steps, {rejected} of which were refused. "
+                "Lower learning_rate, or look for outliers in X and y."
+            )
         result = annealed_result(taken, self.max_iter, perf_counter() - began, value, rejected)
         fitted = jax.tree.map(np.asarray, (state.spectrum, q))
         return SpectrumPosterior(*fitted), result
