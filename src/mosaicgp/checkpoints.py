@@ -106,9 +106,10 @@ class Checkpoint:
             ) from error
         if header["format_version"] != FORMAT_VERSION:
             raise CheckpointError(
-                f"checkpoint: {path} was written by mosaicgp {header['mosaicgp_version']}; this is "
-                f"{__version__}, which cannot read it. Go on with the version that wrote it, or "
-                "start again in another folder."
+                f"checkpoint: {path} has format {header['format_version']}, of mosaicgp "
+                f"{header['mosaicgp_version']}; this is {__version__}, which reads format "
+                f"{FORMAT_VERSION}. Go on with the version that wrote it, or start again in "
+                "another folder."
             )
         if header["digest"] != digest(arrays):
             raise CheckpointError(

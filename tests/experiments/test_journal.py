@@ -67,6 +67,22 @@ def test_checkpoints_of_other_settings_are_not_gone_on_from(tmp_path):
         assert other.checkpoint(A) != here
 
 
+def test_a_newer_version_and_another_name_go_on(tmp_path):
+    with journal(tmp_path, data="waves", mosaicgp="0.1.0") as first:
+        first.add(A, END, {"rmse": 1.0})
+    with journal(tmp_path, data="sea", mosaicgp="0.2.0") as second:
+        second.add(B, END, {"rmse": 2.0})
+        found = [line["settings"]["mosaicgp"] for line in second.of([A, B])]
+    assert found == ["0.1.0", "0.2.0"]
+
+
+def test_checkpoints_of_another_format_are_not_gone_on_from(tmp_path, monkeypatch):
+    with journal(tmp_path) as first:
+        here = first.checkpoint(A)
+        monkeypatch.setattr("mosaicgp.experiments.journal.FORMAT_VERSION", -1)
+        assert first.checkpoint(A) != here
+
+
 def test_checkpoints_leave_no_folder_behind(tmp_path):
     with journal(tmp_path) as first:
         for unit in (A, B):

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from mosaicgp import arguments
+from mosaicgp import arguments, checkpoints
 from mosaicgp.cli import app
 from mosaicgp.cli.paper import EXACT, METHODS
 from mosaicgp.comparison.scores import Split
@@ -171,6 +171,7 @@ def test_categories_of_ones_own_csv(tmp_path):
     assert "Rows with missing values, left out: 1; 200 are left" in result.output
     page = (tmp_path / "out" / "table.md").read_text()
     assert "--target y --categorical kind --missing drop --rows 150" in page
+    assert "left out before all else: 1." in page
 
 
 def test_a_run_interrupted_in_a_fit_goes_on_to_the_same_csv(table, tmp_path, monkeypatch):
@@ -207,6 +208,75 @@ def test_a_run_interrupted_in_a_fit_goes_on_to_the_same_csv(table, tmp_path, mon
     assert not (broken / ".checkpoints").exists()
     first, second = (rows_of(place / "accuracy.csv") for place in (whole, broken))
     assert without_times(first) == without_times(second)
+
+
+def test_a_run_interrupted_in_a_look_comes_to_it_again(table, tmp_path, monkeypatch):
+    data = load(str(table), "y")
+    settings = Settings(400, 1, 0.1, 120, 6, 60, methods=("VBDTC+",))
+    look, looks = fits._on_its_way, []
+
+    def interrupted_at_100(snapshot, part):
+        looks.append(snapshot.n_iter_)
+        if looks.count(100) == 1 and looks[-1] == 100:
+            raise KeyboardInterrupt
+        return look(snapshot, part)
+
+    monkeypatch.setattr(checkpoints, "INTERVAL", 0.0)
+    monkeypatch.setattr(fits, "_on_its_way", interrupted_at_100)
+
+    def run():
+        running.run("accuracy", data, settings, tmp_path, "", lambda message: None)
+
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    run()
+    assert looks == [1, 10, 100, 100, 120]
+    places = [row["iterations"] for row in rows_of(tmp_path / "accuracy.csv")]
+    assert places == ["1", "10", "100", "120"]
+
+
+def test_a_fit_that_fails_does_not_end_the_run(table, tmp_path, monkeypatch):
+    named = ["--splits", "2", "--method", "VSSGPR", "--method", "HistGradientBoosting"]
+    make = fits.make
+
+    def broken(method, settings, seed):
+        if method == "VSSGPR" and seed == 0:
+            raise np.linalg.LinAlgError("no factor")
+        return make(method, settings, seed)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fits, "make", broken)
+        result = paper("table", table, tmp_path, *named, "--json")
+        assert result.exit_code == 1
+        assert "1 of the fits failed" in result.stderr
+        said = json.loads(result.stdout)
+        assert said["failed"] == ["VSSGPR, split 0: no factor"]
+        assert len(said["records"]) == 3
+        page = (tmp_path / "table.md").read_text()
+        assert "Failed, and left out: VSSGPR, split 0: no factor" in page
+        assert "(VSSGPR on 1 of them)" in page
+
+        result = paper("table", table, tmp_path / "none", "--splits", "1", "--method", "VSSGPR")
+        assert result.exit_code == 1 and "All fits failed. VSSGPR, split 0" in result.output
+        assert not (tmp_path / "none" / "table.md").exists()
+
+        patch.setenv("MOSAICGP_DEBUG", "1")
+        result = paper("table", table, tmp_path, *named)
+        assert isinstance(result.exception, np.linalg.LinAlgError)
+    result = paper("table", table, tmp_path, *named)
+    assert result.exit_code == 0, result.output
+    assert "Failed" not in (tmp_path / "table.md").read_text()
+
+
+def test_a_renamed_file_goes_on(table, tmp_path):
+    named = ["--method", "HistGradientBoosting"]
+    assert paper("table", table, tmp_path, "--splits", "1", *named).exit_code == 0
+    renamed = tmp_path / "sea.parquet"
+    renamed.write_bytes(table.read_bytes())
+    result = paper("table", renamed, tmp_path, "--splits", "2", *named)
+    assert result.exit_code == 0, result.output
+    assert "split 0: there already" in result.output
+    assert "# Errors of the methods: sea" in (tmp_path / "table.md").read_text()
 
 
 def test_a_fit_that_left_no_state_does_not_go_on(table, tmp_path, monkeypatch):
@@ -271,6 +341,8 @@ def test_samples(table, tmp_path):
     result = paper("samples", table, tmp_path, *options)
     assert result.exit_code == 0, result.output
     found = rows_of(tmp_path / "samples.csv")
+    assert "[1/1] VBPIC+, split 0, 10: RMSE" in result.output
+    assert "with 2 draws" in result.output
     places = [(row["at"], row["draws"]) for row in found]
     assert places == [(at, n) for at in ("1", "10", "end") for n in ("mean", "1", "2")]
     ends = [float(row["rmse"]) for row in found if row["at"] == "end"]
@@ -294,6 +366,8 @@ def test_convergence(table, tmp_path, monkeypatch):
     assert result.exit_code == 0, result.output
     found = rows_of(tmp_path / "convergence.csv")
     assert [row["iterations"] for row in found] == ["1", "10", "100"]
+    for told in ("fit of 1 iterations", "fit of 100 iterations", "exact fit: converged"):
+        assert f"VBDTC+, split 0, {told}" in result.output
     distances = [float(row["kl_s"]) for row in found]
     assert 0.0 <= distances[-1] < distances[0]
     # KL(q ‖ q⁺): from the exact posterior to the stochastic one, as in the paper's Figure 1.
@@ -310,6 +384,9 @@ def test_convergence(table, tmp_path, monkeypatch):
         (["--inducing", "300"], "too few for 300 inducing points"),
         (["--method", "GPR"], "has no 'GPR'. It has"),
         (["--test-share", "1.5"], "--test-share must be between 0 and 1"),
+        (["--test-share", "nan"], "--test-share must be between 0 and 1"),
+        (["--test-share", "inf"], "--test-share must be between 0 and 1"),
+        (["--method", "rBCM", "--gpflow-python", "p"], "--gpflow-python: GPflow SVGP is not among"),
         (["--data", "nothing.csv"], "there is no file 'nothing.csv'. Name a file"),
         (["--splits", "0"], "--splits"),
         (["--draws", "8"], "--draws: table makes no use of it"),

@@ -10,7 +10,7 @@ from mosaicgp.experiments.journal import END
 from mosaicgp.experiments.methods import ESTIMATORS, make
 from mosaicgp.experiments.pages import write
 from mosaicgp.experiments.settings import Settings
-from mosaicgp.experiments.summary import at_point, compared, difference, mean_of
+from mosaicgp.experiments.summary import at_point, compared, difference, mean_of, unfinished
 
 DATA = Data("t", np.zeros((2, 1)), np.zeros(2), ("a",), "y")
 
@@ -18,6 +18,7 @@ DATA = Data("t", np.zeros((2, 1)), np.zeros(2), ("a",), "y")
 def end(method, split, rmse, mnlp=1.0, **others):
     scores = {"rmse": rmse, "mnlp": mnlp, "coverage": 0.95, "fit_s": 10.0, "predict_s": 1.0}
     how = {"iterations": 100, "status": "converged", "train_rows": 5000}
+    how["settings"] = {"mosaicgp": "0.1.0"}
     return {"method": method, "split": split, "point": END, **scores, **how, **others}
 
 
@@ -50,6 +51,20 @@ def test_of_few_splits_no_standard_errors_are_given(n, words):
     assert compared(gap) == words
 
 
+def test_fits_that_did_not_converge_are_named():
+    lines = [
+        end("VBPIC+", 0, 1.0, status="failed", iterations=7),
+        end("VBPIC+", 1, 1.0),
+        end("SVIGP", 0, 1.0, status="max_iter", iterations=1000),
+        end("SVIGP", 1, 1.0, status="max_iter", iterations=900),
+        end("HistGradientBoosting", 0, 1.0, status=None, iterations=None),
+        {"method": "SVIGP", "split": 1, "point": 10, "status": "stalled"},
+    ]
+    cut, failed = unfinished(lines)
+    assert cut.endswith("SVIGP (2 of 2 splits, after 1,000 iterations).")
+    assert failed.startswith("Failed") and "VBPIC+ (1 of 2 splits, after 7 iterations)" in failed
+
+
 def said(scores):
     report = table.report(lines_of(scores), Settings(), DATA)
     return "\n".join(report.text)
@@ -66,15 +81,10 @@ def test_the_table_ranks_methods_on_splits_that_they_share():
     elsewhere = said({"VBPIC+": ours, "rBCM": {7: 0.5}, "SVIGP": {0: 2.0}})
     assert "VBPIC+ has the lowest RMSE of the GP methods" in elsewhere
     assert "| rBCM | no split in common | no split in common |" in elsewhere
+    alone = said({"VBPIC+": {0: 5.0}, "rBCM": {5: 0.1}})
+    assert "no split in common" in alone and "lowest" not in alone
     text = said({"VBPIC+": ours, "SVIGP": {s: v - 0.5 for s, v in ours.items()}})
     assert "The lowest RMSE of the GP methods is that of SVIGP, not of VBPIC+" in text
-
-
-def test_fits_that_their_budget_ended_are_named():
-    lines = [end("VBPIC+", 0, 1.0), end("SVIGP", 0, 2.0, status="max_iter"), end("SVIGP", 1, 2.0)]
-    text = "\n".join(table.report(lines, Settings(), DATA).text)
-    assert "may change their place: SVIGP (1 of 2 splits, after 100 iterations)." in text
-    assert "not converged" not in "\n".join(table.report(lines[:1], Settings(), DATA).text)
 
 
 def test_intervals_end_at_zero_and_those_of_the_prior_are_told_of():
@@ -137,11 +147,15 @@ def test_a_fit_that_has_ended_stays_at_what_it_ended_with():
 def test_a_page_names_machines_and_methods_on_fewer_splits(tmp_path):
     lines = [end("rBCM", 1, 1.0, machine="one")]
     lines += [end("SVIGP", s, 1.0, machine=name) for s, name in enumerate(["one", "other", "one"])]
+    lines[0] |= {"settings": {"mosaicgp": "0.0.9"}, "status": "failed"}
     many = Data("t", np.zeros((500, 1)), np.zeros(500), ("a",), "y")
     report = table.report(lines, Settings(), many)
     page = write(tmp_path, "table", report, Settings().identity(many), lines, "command", [])
     assert "\n- one.\n- other.\n- Wall time" in page.read_text()
     assert "3 random splits (rBCM on 1 of them), seed 0 to 2" in page.read_text()
+    assert "mosaicgp 0.0.9, 0.1.0." in page.read_text()
+    assert "last good state: rBCM (1 of 1 splits, after 100 iterations)." in page.read_text()
+    assert "; 5% of them test rows" in page.read_text()
 
 
 @pytest.mark.parametrize(

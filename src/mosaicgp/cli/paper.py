@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mosaicgp.cli import options
-from mosaicgp.cli.console import print_json, say
+from mosaicgp.cli.console import print_json, say, stop
 
 if TYPE_CHECKING:
     from mosaicgp.experiments.settings import Settings
@@ -163,18 +163,22 @@ def paper(
     command = _command(name.value, named, settings)
     folder = out or Path(f"paper-{table.name}")
     try:
-        page, records = run(
-            name.value, table, settings, folder, command, say, int(sys.stderr.isatty())
-        )
+        done = run(name.value, table, settings, folder, command, say, int(sys.stderr.isatty()))
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
             f"Interrupted. What is done is kept in {folder}; the same command goes on from there."
         ) from None
     if json:
-        files = {kind: str(page.with_suffix(f".{kind}")) for kind in ("csv", "png", "svg")}
-        print_json({"experiment": name.value, "page": str(page), **files, "records": records})
+        files = {kind: str(done.page.with_suffix(f".{kind}")) for kind in ("csv", "png", "svg")}
+        said = {"experiment": name.value, "page": str(done.page), **files}
+        print_json(said | {"records": done.rows, "failed": done.failed})
     else:
-        say(f"Page: {page.resolve()}")
+        say(f"Page: {done.page.resolve()}")
+    if done.failed:
+        stop(
+            f"{len(done.failed)} of the fits failed and are not on the page, see above. The same "
+            "command tries them again; MOSAICGP_DEBUG=1 shows where they fail."
+        )
 
 
 def _command(name: str, named: list[tuple[str, str | None]], settings: Settings) -> str:

@@ -11,10 +11,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from mosaicgp.atomic import whole_file
+from mosaicgp.checkpoints import FORMAT_VERSION
 from mosaicgp.data.disk import FolderInUseError, FolderLock
 from mosaicgp.experiments.settings import Line, Unit
 
 END = "end"
+
+# Settings that name a result and decide nothing about it: a file may have been renamed.
+NAMES = ("data", "mosaicgp")
 
 
 class JournalError(ValueError):
@@ -25,8 +29,9 @@ class Journal:
     """Lines of one kind of work in a folder, one for each point of a unit.
 
     A line holds the unit, the point (an iteration, or "end"), the values, and the settings they
-    were found with; all lines of a file have the same settings. The file is replaced as a whole by
-    every new line, so that it is never seen half written. A lock keeps a second run out.
+    were found with; all lines of a file have the same settings, but for ``NAMES``. The file is
+    replaced as a whole by every new line, so that it is never seen half written. A lock keeps a
+    second run out.
     """
 
     def __init__(self, folder: Path, name: str, settings: dict[str, Any]) -> None:
@@ -60,7 +65,7 @@ class Journal:
             differing = sorted(
                 name
                 for name in self.settings.keys() | other.keys()
-                if self.settings.get(name) != other.get(name)
+                if name not in NAMES and self.settings.get(name) != other.get(name)
             )
             if differing:
                 changes = ", ".join(
@@ -101,9 +106,10 @@ class Journal:
 
     def checkpoint(self, unit: Unit) -> Path:
         """A folder for the checkpoints of the fit of a unit, until :meth:`forget`; of other
-        settings another."""
+        settings, or of checkpoints of another format, another."""
         name = "".join(c if c.isalnum() else "_" for c in unit.method)
-        settings = hashlib.sha256(json.dumps(self.settings, sort_keys=True).encode()).hexdigest()
+        told = json.dumps([self.settings, FORMAT_VERSION], sort_keys=True)
+        settings = hashlib.sha256(told.encode()).hexdigest()
         folder = f"{self._path.stem}-{name}-{unit.split}-{settings[:8]}"
         return self._folder / ".checkpoints" / folder
 

@@ -13,6 +13,7 @@ import numpy as np
 from mosaicgp.atomic import whole_file
 from mosaicgp.experiments.journal import END
 from mosaicgp.experiments.settings import Line, Report
+from mosaicgp.experiments.summary import unfinished
 
 COLOURS = ("#2c6fbb", "#d95f02", "#1b9e77", "#7a3b8f", "#666666", "#a6761d")
 
@@ -68,8 +69,7 @@ def _page(
     notes: Sequence[str],
 ) -> str:
     parts = [f"# {report.title}: {settings['data']}", f"![{report.title}]({name}.png)"]
-    parts += report.text
-    parts += [*notes] if notes else []
+    parts += [*report.text, *unfinished(lines), *notes]
     parts += ["## How it was made", "\n".join(_facts(settings, lines, commands))]
     parts += [f"Data: [{name}.csv]({name}.csv), picture: [SVG]({name}.svg)."]
     return "\n\n".join(parts) + "\n"
@@ -79,11 +79,12 @@ def _facts(settings: Line, lines: list[Line], commands: Sequence[str]) -> list[s
     splits = sorted({line["split"] for line in lines})
     between = len(splits) > 1 and splits[-1] - splits[0] == len(splits) - 1
     seeds = f"{splits[0]} to {splits[-1]}" if between else ", ".join(map(str, splits))
+    versions = dict.fromkeys(line["settings"]["mosaicgp"] for line in lines)
     wall = sum(line.get("wall_s", 0.0) for line in lines)
     facts = [
         *(f"- `{command}`" for command in commands),
         f"- {settings['rows']:,} rows a split, {settings['inputs']} inputs, target "
-        f"{settings['target']}; {settings['test_share']:.0%} of them test rows."
+        f"{settings['target']}; {100.0 * settings['test_share']:g}% of them test rows."
         if "test_share" in settings
         else f"- {settings['rows']:,} rows a selection, {settings['inputs']} inputs, target "
         f"{settings['target']}.",
@@ -91,8 +92,8 @@ def _facts(settings: Line, lines: list[Line], commands: Sequence[str]) -> list[s
         f"{_fewer(lines, len(splits))}, seed "
         f"{seeds}; the seed also starts the fit.",
         f"- At most {settings['iterations']:,} iterations, {settings['inducing']} inducing "
-        f"points, blocks of {settings['block_size']} rows, {settings['dtype']}, mosaicgp "
-        f"{settings['mosaicgp']}.",
+        f"points, blocks of {settings['block_size']} rows, stochastic steps of the family in "
+        f"{settings['dtype']}, mosaicgp {', '.join(versions)}.",
         *(f"- {machine}." for machine in _distinct(lines, "machine")),
         *_sources(lines),
         f"- Wall time of all fits and predictions: {_duration(wall)}.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ from mosaicgp.experiments import accuracy, convergence, fits, intervals, samples
 from mosaicgp.experiments.datasets import Data, DataError, n_used
 from mosaicgp.experiments.journal import END, Journal
 from mosaicgp.experiments.machine import description, source
-from mosaicgp.experiments.methods import EXACT_TWINS, METHODS, VB_METHODS, left_out
+from mosaicgp.experiments.methods import EXACT_TWINS, GPFLOW, METHODS, VB_METHODS, left_out
 from mosaicgp.experiments.pages import write
 from mosaicgp.experiments.settings import Line, Report, Settings, Unit, Work
 from mosaicgp.experiments.summary import methods_of
@@ -39,7 +40,22 @@ class Experiment(NamedTuple):
     stay: tuple[str, ...] | None = None
 
 
+class Done(NamedTuple):
+    """What a run leaves: its page, the rows of the CSV, and which fits failed, and of what."""
+
+    page: Path
+    rows: list[Line]
+    failed: list[str]
+
+
+# What a fit may fail of, on these rows or this machine; a folder that cannot be written to is no
+# matter of one fit.
+FAILURES = (ArithmeticError, MemoryError, RuntimeError, ValueError)
+
 _THREE = tuple(VB_METHODS)
+
+# With it in the environment, a fit that fails ends the run with its traceback, as of all commands.
+DEBUG = "MOSAICGP_DEBUG"
 
 # Settings that not every experiment makes use of.
 OF_SOME = ("test_share", "draws", "beside", "gpflow_python")
@@ -98,8 +114,9 @@ def run(
     command: str,
     say: Callable[[str], None],
     verbose: int = 0,
-) -> tuple[Path, list[Line]]:
-    """Do what is not done, write the page; its path and the rows of its CSV."""
+) -> Done:
+    """Do what is not done, write the page. A fit that fails is left out, and tried again by the
+    next run."""
     experiment = EXPERIMENTS[name]
     for option in OF_SOME:
         if option not in experiment.uses and getattr(settings, option) != getattr(Settings, option):
@@ -109,6 +126,8 @@ def run(
     settings = experiment.prepared(data, settings)
     settings.check(data, "test_share" in experiment.uses)
     methods = _chosen(name, experiment, settings)
+    if settings.gpflow_python is not None and GPFLOW not in methods:
+        raise DataError(f"--gpflow-python: {GPFLOW} is not among the methods. Leave it out.")
     _check_exact(methods, data, settings)
     reasons = {method: left_out(method, settings) for method in methods}
     for reason in reasons.values():
@@ -123,17 +142,29 @@ def run(
     if not units:
         raise DataError("--method: none of the methods named can be run here.")
     with Journal(out, experiment.journal, experiment.identity(data, settings)) as journal:
+        failed = []
         for number, unit in enumerate(units, start=1):
             label = f"[{number}/{len(units)}]"
-            _one(unit, label, experiment, data, settings, journal, say, verbose)
+            try:
+                _one(unit, label, experiment, data, settings, journal, say, verbose)
+            except FAILURES as error:
+                if os.environ.get(DEBUG):
+                    raise
+                failed.append(f"{unit.method}, split {unit.split}: {error or type(error).__name__}")
+                say(f"{label} failed: {failed[-1]}")
         lines = journal.of(_shown(experiment, units, journal))
         there = methods_of(lines)
+        if not there:
+            raise RuntimeError(f"All fits failed. {' '.join(failed)}")
         commands = [command + _naming(there, experiment) + each for each in _stretches(lines)]
         notes = [reason for method, reason in reasons.items() if reason and method not in there]
+        notes += [f"Failed, and left out: {each}" for each in failed]
+        if data.dropped:
+            notes.append(f"Rows with missing values, left out before all else: {data.dropped:,}.")
         report = experiment.report(lines, settings, data)
         say(report.text[0])
         page = write(out, name, report, journal.settings, lines, commands, notes)
-        return page, report.rows
+        return Done(page, report.rows, failed)
 
 
 def _shown(experiment: Experiment, units: list[Unit], journal: Journal) -> list[Unit]:
@@ -180,6 +211,7 @@ def _one(
     what = f"{label} {unit.method}, split {unit.split}"
     if END in known:
         say(f"{what}: there already")
+        journal.forget(unit)  # unless the run that ended it could
         return
     checkpoint = journal.checkpoint(unit)
     say(f"{what}: goes on where it was" if has_state(checkpoint) else f"{what} ...")
@@ -188,9 +220,12 @@ def _one(
         made = {"machine": description(), "source": source()} if point == END else {}
         journal.add(unit, point, values | made)
         if "rmse" in values and "mnlp" in values:
-            say(f"{what}, {point}: RMSE {values['rmse']:.4g}, MNLP {values['mnlp']:.4g}")
+            tell(f"{point}: RMSE {values['rmse']:.4g}, MNLP {values['mnlp']:.4g}")
 
-    work = Work(data, settings, record, known, checkpoint, verbose)
+    def tell(message: str) -> None:
+        say(f"{what}, {message}")
+
+    work = Work(data, settings, record, known, checkpoint, tell, verbose)
     experiment.run(unit, work)
     journal.forget(unit)
 

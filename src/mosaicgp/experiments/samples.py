@@ -42,21 +42,24 @@ def run(unit: Unit, work: Work) -> None:
     began = time.perf_counter()
 
     def look(snapshot: Any) -> None:
-        work.record(snapshot.n_iter_, {"draws": _by_draws(snapshot, part, nodes, settings)})
+        scored(snapshot.n_iter_, _by_draws(snapshot, part, nodes, settings))
+
+    def scored(point: int | str, draws: Line, **values: Any) -> None:
+        work.record(point, {"draws": draws, **values})
+        n = max(settings.draws)
+        work.say(f"{point}: RMSE {draws[str(n)]['rmse']:.4g} with {_draws(str(n))}")
 
     fit_watched(model, part, work, look)
     q = model.posterior_
-    work.record(
+    scored(
         END,
-        {
-            "draws": _by_draws(model, part, nodes, settings),
-            "iterations": model.n_iter_,
-            "status": model.fit_result_.status,
-            "mean_log_variance": model.mean_log_variance(),
-            "relative_std": float(np.median(np.sqrt(q.xi) / np.maximum(np.abs(q.nu), 1e-12))),
-            "relative_signal_std": float(np.sqrt(q.beta) / abs(q.alpha)),
-            "wall_s": max(time.perf_counter() - began, model.fit_result_.seconds),
-        },
+        _by_draws(model, part, nodes, settings),
+        iterations=model.n_iter_,
+        status=model.fit_result_.status,
+        mean_log_variance=model.mean_log_variance(),
+        relative_std=float(np.median(np.sqrt(q.xi) / np.maximum(np.abs(q.nu), 1e-12))),
+        relative_signal_std=float(np.sqrt(q.beta) / abs(q.alpha)),
+        wall_s=max(time.perf_counter() - began, model.fit_result_.seconds),
     )
 
 

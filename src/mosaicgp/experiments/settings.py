@@ -66,12 +66,12 @@ class Settings:
 
     def check(self, data: Data, tested: bool) -> None:
         """Raise before any work; ``tested``: some of the rows are test rows."""
+        if not 0.0 < self.test_share < 1.0:
+            raise DataError(f"--test-share must be between 0 and 1, got {self.test_share}.")
         n = n_used(data, self.rows)
         n_train = n - n_test(n, self.test_share) if tested else n
         if np.all(data.y == data.y[0]):
             raise DataError(f"{data.name}: the target, {data.target}, is the same in all rows.")
-        if not 0.0 < self.test_share < 1.0:
-            raise DataError(f"--test-share must be between 0 and 1, got {self.test_share}.")
         if n_train < 2 * self.M:
             raise DataError(
                 f"{data.name}: {n_train:,} of {n:,} rows to learn from are too few for {self.M} "
@@ -91,13 +91,15 @@ Line = dict[str, Any]
 
 class Work(NamedTuple):
     """What a unit works with. ``record`` writes the values at a point of the unit, ``known`` are
-    the points that an earlier run has written, ``checkpoint`` is a folder for the fit's own."""
+    the points that an earlier run has written, ``checkpoint`` is a folder for the fit's own,
+    ``say`` tells the person how far the unit has come."""
 
     data: Data
     settings: Settings
     record: Callable[[int | str, Line], None]
     known: frozenset[int | str]
     checkpoint: Path
+    say: Callable[[str], None]
     verbose: int
 
 

@@ -52,6 +52,36 @@ def values(lines: list[Line], method: str, name: str) -> list[Any]:
     return [found[split][name] for split in sorted(found)]
 
 
+# How a fit may end without having converged, and what that says of its scores.
+ENDS = {
+    "max_iter": (
+        "Ended by their budget of iterations, not converged as far as can be told, so that more "
+        "may change their place"
+    ),
+    "max_time": "Ended by their budget of time",
+    "stalled": "Stalled while the bound was still rising, so that their scores may be too bad",
+    "failed": "Failed on their way; their scores are those of the last good state",
+}
+
+
+def unfinished(lines: list[Line]) -> list[str]:
+    """Which fits ended otherwise than by converging, a sentence for each way."""
+    said = []
+    for status, meaning in ENDS.items():
+        of_methods = []
+        for method in methods_of(lines):
+            fits = list(ends(lines, method).values())
+            cut = [line for line in fits if line.get("status") == status]
+            if cut:
+                after = max(line["iterations"] for line in cut)
+                of_methods.append(
+                    f"{method} ({len(cut)} of {len(fits)} splits, after {after:,} iterations)"
+                )
+        if of_methods:
+            said.append(f"{meaning}: {', '.join(of_methods)}.")
+    return said
+
+
 def difference(lines: list[Line], one: str, other: str, name: str) -> Mean:
     """How much ``other`` is above ``one`` in a score: differences on the splits of both."""
     a, b = ends(lines, one), ends(lines, other)

