@@ -1,16 +1,30 @@
-"""How this library computes: in double precision, and with LAPACK on one thread."""
+"""How this library computes: compiled, in double precision, and with LAPACK on one thread."""
 
 from collections.abc import Callable
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from threading import Lock
 from typing import Any, ParamSpec, TypeVar
 
 import jax
 import scipy.linalg  # noqa: F401  the LAPACK that jax calls must be loaded to be limited
+from jaxlib.version import __version__ as jaxlib_version
 from threadpoolctl import ThreadpoolController
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+# XLA's newer emitters of loops take longer to compile what is as fast in the end: the functions of
+# a fit of pic by exact inference 26 s against 16 on one slow core, of dtc 16 against 4. An option
+# of XLA's own may go with any version, so it is taken only with those that were tried.
+TRIED = (0, 8), (0, 11)
+OLDER_LOOPS = {"xla_cpu_use_fusion_emitters": False}
+
+_version = tuple(map(int, jaxlib_version.split(".")[:2]))
+
+# jax.jit for functions that are called from outside compiled ones; jax refuses options inside.
+compiled = partial(
+    jax.jit, compiler_options=OLDER_LOOPS if TRIED[0] <= _version < TRIED[1] else None
+)
 
 
 @cache

@@ -10,7 +10,6 @@ from os import cpu_count
 from threading import Lock
 from typing import Any, Literal, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -46,7 +45,7 @@ from mosaicgp.model.predictive import (
     predictive_state,
 )
 from mosaicgp.posterior import Posterior
-from mosaicgp.precision import in_double
+from mosaicgp.precision import compiled, in_double
 from mosaicgp.serving import Cache
 from mosaicgp.serving import Noise as HostNoise
 
@@ -82,9 +81,9 @@ FAR_ROWS: dict[str, Any] = {"over": "ignore", "under": "ignore", "invalid": "ign
 ThetaRoute = Literal["closed", "first order", "quick"]
 Report = Callable[[int], None]
 
-_state = jax.jit(predictive_state, static_argnames="noise")
-_joint_moments = jax.jit(joint_moments, static_argnames=("bayesian", "order"))
-_closed = jax.jit(moments, static_argnames="bayesian")
+_state = compiled(predictive_state, static_argnames="noise")
+_joint_moments = compiled(joint_moments, static_argnames=("bayesian", "order"))
+_closed = compiled(moments, static_argnames="bayesian")
 
 
 def _unseen(rows: int) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from time import perf_counter
 
-import jax
 import numpy as np
 
 from mosaicgp.data.rows import ArrayRows, StandardRows
@@ -24,7 +23,7 @@ from mosaicgp.model.family import APPROXIMATIONS
 from mosaicgp.model.posterior import to_natural
 from mosaicgp.origin import Origin
 from mosaicgp.plan import ROWS_A_STEP, Plan
-from mosaicgp.precision import in_double
+from mosaicgp.precision import compiled, in_double
 
 # Rows and iterations, at most.
 PRELUDE_ROWS = 2**16
@@ -71,10 +70,10 @@ def after_prelude(
     # q(v) of another jitter is of another prior.
     if fit.status == "failed" or fit.jitter != settings.jitter:
         return origin
-    free, _ = jax.jit(release, static_argnums=1)(fit.parameters, switches)
+    free, _ = compiled(release, static_argnums=1)(fit.parameters, switches)
     of_f = {name: np.asarray(getattr(free, name)) for name in switches.learned()}
     del of_f["log_noise"]
-    return Origin(origin.free._replace(**of_f), origin.fixed, jax.jit(to_natural)(fit.q))
+    return Origin(origin.free._replace(**of_f), origin.fixed, compiled(to_natural)(fit.q))
 
 
 def _some(rows: StandardRows, rng: np.random.Generator) -> StandardRows:

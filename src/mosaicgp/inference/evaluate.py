@@ -2,7 +2,6 @@
 
 from functools import partial
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -12,7 +11,7 @@ from mosaicgp.inference.parameters import Switches
 from mosaicgp.model.bound import Block, Parameters, Statistics, data_bound, total_statistics
 from mosaicgp.model.expectations import ClosedForm, Mehler, Route
 from mosaicgp.model.posterior import InducingPosterior, kl_inducing, kl_theta
-from mosaicgp.precision import in_double
+from mosaicgp.precision import compiled, in_double
 
 # Blocks to a compiled call, and the number of exponentials (about 25 ns each) up to which the
 # closed form of Ψ is worth its wait.
@@ -20,7 +19,7 @@ BLOCKS_AT_ONCE = 16
 CLOSED_FORM_COST = 1e9
 
 
-@partial(jax.jit, static_argnames=("switches", "route"))
+@partial(compiled, static_argnames=("switches", "route"))
 def _data_part(
     parameters: Parameters,
     q: InducingPosterior,

@@ -41,7 +41,7 @@ from mosaicgp.model.bound import (
 )
 from mosaicgp.model.expectations import ClosedForm, Mehler, Route
 from mosaicgp.model.posterior import InducingPosterior, kl_theta
-from mosaicgp.precision import in_double
+from mosaicgp.precision import compiled, in_double
 
 JITTERS = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4)
 
@@ -145,7 +145,7 @@ def _evaluate(
     return bound, Made(parameters, statistics)
 
 
-@partial(jax.jit, static_argnames=("switches", "route"))
+@partial(compiled, static_argnames=("switches", "route"))
 def value_and_gradient(
     learned: dict[str, Array],
     free: Free,
@@ -166,8 +166,8 @@ def value_and_gradient(
     return jax.value_and_grad(bound, has_aux=True)(learned)
 
 
-_value = partial(jax.jit, static_argnames=("switches", "route"))(_evaluate)
-_inducing = jax.jit(optimal_inducing)
+_value = partial(compiled, static_argnames=("switches", "route"))(_evaluate)
+_inducing = compiled(optimal_inducing)
 
 
 def climbing_route(

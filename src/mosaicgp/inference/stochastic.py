@@ -24,6 +24,7 @@ from mosaicgp.model.posterior import (
     kl_inducing,
     kl_theta,
 )
+from mosaicgp.precision import compiled
 
 if TYPE_CHECKING:
     import optax
@@ -108,7 +109,7 @@ def unpacked(learned: Array, free: Free, switches: Switches) -> Free:
     return free._replace(**fields)
 
 
-@partial(jax.jit, static_argnames="switches")  # op by op it would take a second to compile
+@partial(compiled, static_argnames="switches")  # op by op it would take a second to compile
 def initial_state(free: Free, switches: Switches, eta: NaturalParameters | None = None) -> State:
     """Start at ``free`` with q(s) = p(s), or at the given q(s)."""
     learned = packed(free, switches)
@@ -153,7 +154,7 @@ def pace(free: Free, switches: Switches) -> Array:
     return packed(relative, switches)
 
 
-@partial(jax.jit, static_argnames="switches")
+@partial(compiled, static_argnames="switches")
 def step(
     state: State, free: Free, fixed: Fixed, batch: Batch, control: Array, switches: Switches
 ) -> tuple[State, Info]:
@@ -197,7 +198,7 @@ def step(
     return after, Info(bound, accepted)
 
 
-@partial(jax.jit, static_argnames="switches")
+@partial(compiled, static_argnames="switches")
 def finished(
     learned: Array, eta: NaturalParameters, free: Free, fixed: Fixed, switches: Switches
 ) -> tuple[Parameters, InducingPosterior]:

@@ -3,7 +3,6 @@
 from functools import partial
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
@@ -18,6 +17,7 @@ from mosaicgp.model.predictive import (
     new_rows,
     predictive_state,
 )
+from mosaicgp.precision import compiled
 
 
 class HeldRows(NamedTuple):
@@ -28,7 +28,7 @@ class HeldRows(NamedTuple):
     blocks: Block
 
 
-@partial(jax.jit, static_argnames="switches")
+@partial(compiled, static_argnames="switches")
 def held_nlpd(
     learned: Array,
     eta: NaturalParameters,

@@ -18,7 +18,7 @@ from mosaicgp.inference.initial import select_inducing
 from mosaicgp.inference.result import FitResult
 from mosaicgp.model.bound import Statistics, collapsed_bound, natural_step, optimal_inducing
 from mosaicgp.model.posterior import InducingPosterior, NaturalParameters, from_natural
-from mosaicgp.precision import in_double
+from mosaicgp.precision import compiled, in_double
 from mosaicgp.rivals.base import FloatArray, Rival
 from mosaicgp.rivals.maximise import adam, adam_direction, annealed, annealed_result
 from mosaicgp.rivals.spectrum import Spectrum, bound, kl_spectrum, predictive, statistics
@@ -167,7 +167,7 @@ def _initial_state(spectrum: Spectrum) -> State:
     return State(spectrum, eta, from_natural(eta), adam().init(spectrum))
 
 
-@jax.jit
+@compiled
 def _step(
     state: State, X: Array, y: Array, weight: Array, rho: Array, rate: Array
 ) -> tuple[State, Array]:
@@ -184,7 +184,7 @@ def _step(
     return kept, accepted
 
 
-@jax.jit
+@compiled
 def _add(total: Statistics, spectrum: Spectrum, X: Array, y: Array, mask: Array) -> Statistics:
     return jax.tree.map(jnp.add, total, statistics(spectrum, X, y, mask))
 
@@ -201,7 +201,7 @@ def _total_statistics(spectrum: Spectrum, X: FloatArray, y: FloatArray) -> Stati
     return total
 
 
-_predictive = jax.jit(predictive)
+_predictive = compiled(predictive)
 
 
 @dataclass(frozen=True, eq=False)
