@@ -216,7 +216,7 @@ paper-quick: $(VENV)/.installed-test
 
 need-data:
 	@if [ -z "$(DATA)" ]; then \
-		echo "Name the folder of the parquet tables: make bench-accuracy DATA=folder" >&2; exit 1; \
+		echo "Name the folder of the parquet tables: make $(MAKECMDGOALS) DATA=folder" >&2; exit 1; \
 	fi
 
 # Every `name>=version` of the dependencies becomes `name==version`. Deprecations are let pass

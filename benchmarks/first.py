@@ -70,6 +70,9 @@ What was tried, on the rows made here (17.2 s before):
   kept;
 - products not cut into halves at M = 100: compiles 0.6 s faster, but training steps are slower;
   not kept;
+- XLA's older emitters of loops: on one core of a 2.5 GHz Xeon, side by side, twice, `pic` takes 25
+  and 19 s in all where it took 39 and 29, `dtc` 14 and 11 where it took 20 and 15; a second fit
+  takes as long. Kept, after the table above was made;
 - XLA's optimisation levels: level 0 compiles 1 s faster and evaluates at half the speed, level 1
   changes nothing; not kept.
 """

@@ -14,7 +14,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 # XLA's newer emitters of loops take longer to compile what is as fast in the end: the functions of
-# a fit of pic by exact inference 26 s against 16 on one slow core, of dtc 16 against 4. An option
+# a fit of pic by exact inference 24 s against 10 on one slow core, of dtc 10 against 4. An option
 # of XLA's own may go with any version, so it is taken only with those that were tried.
 TRIED = (0, 8), (0, 11)
 OLDER_LOOPS = {"xla_cpu_use_fusion_emitters": False}
