@@ -41,8 +41,9 @@ endef
 VENV ?= .venv
 OLDEST := .venv-oldest
 PYTHON ?=
-# Two workers, a file of tests each: most of the time is compiling, which uses one core.
-PYTEST_ARGS ?= --numprocesses 2 --dist loadfile
+# Two workers, a file of tests each: most of the time is compiling, which uses one core. The files
+# in the order of tests/conftest.py, the longest first, so that no worker waits long for the other.
+PYTEST_ARGS ?= --numprocesses 2 --dist loadfile --no-loadscope-reorder
 DEMO_ARGS ?=
 DATA ?=
 

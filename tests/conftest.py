@@ -40,6 +40,15 @@ settings.register_profile(
 settings.load_profile("mosaicgp")
 
 
+# Tests of minutes, which are begun first.
+LONGEST = "test_sklearn.py"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Else one worker ends with the longest file and the other with nothing."""
+    items.sort(key=lambda item: item.path.name != LONGEST)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def double_precision() -> Iterator[None]:
     """Arrays that a test makes itself are float64, and mixing dtypes is an error.

@@ -104,6 +104,8 @@ def test_the_seconds_of_an_exact_fit_are_those_of_all_its_runs(tmp_path, often):
     assert found.status == "max_time" and found.iterations >= 4  # what was known is kept
     resumed = fitted(model("dtc", "exact"), checkpoint=folder, resume=True)
     assert resumed.fit_result_.seconds > asleep
+    trace = resumed.history_["seconds"]
+    assert np.all(np.diff(trace) >= 0.0) and trace[3] - trace[0] >= 0.9 * 3 * 0.2
 
 
 @pytest.mark.parametrize("restarts", [0, 1])

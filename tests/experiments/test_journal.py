@@ -73,6 +73,7 @@ def test_a_newer_version_and_another_name_go_on(tmp_path):
     with journal(tmp_path, data="sea", mosaicgp="0.2.0") as second:
         second.add(B, END, {"rmse": 2.0})
         found = [line["settings"]["mosaicgp"] for line in second.of([A, B])]
+        assert second.checkpoint(A) == first.checkpoint(A)
     assert found == ["0.1.0", "0.2.0"]
 
 

@@ -268,6 +268,38 @@ def test_a_fit_that_fails_does_not_end_the_run(table, tmp_path, monkeypatch):
     assert "Failed" not in (tmp_path / "table.md").read_text()
 
 
+def test_a_fit_that_fails_on_its_way_is_not_on_the_page(table, tmp_path, monkeypatch):
+    settings = Settings(400, 2, 0.1, 40, 6, 60, methods=("VBDTC+",))
+    look = fits._on_its_way
+
+    def failing(snapshot, part):
+        if snapshot.random_state == 1 and snapshot.n_iter_ == 10:
+            raise PeerError("Traceback:\n  many lines\nthe cause")
+        return look(snapshot, part)
+
+    monkeypatch.setattr(fits, "_on_its_way", failing)
+    data, said = load(str(table), "y"), []
+    done = running.run("accuracy", data, settings, tmp_path, "", said.append)
+    assert done.failed == ["VBDTC+, split 1: the cause"]
+    assert {row["split"] for row in rows_of(tmp_path / "accuracy.csv")} == {"0"}
+    assert "many lines" in "".join(said) and "many lines" not in done.page.read_text()
+    monkeypatch.setattr(fits, "_on_its_way", look)
+    assert running.run("accuracy", data, settings, tmp_path, "", said.append).failed == []
+    places = [(row["split"], row["iterations"]) for row in rows_of(tmp_path / "accuracy.csv")]
+    assert places == [(split, n) for split in "01" for n in ("1", "10", "40")]
+
+
+def test_a_folder_that_cannot_be_written_to_ends_the_run(table, tmp_path, monkeypatch):
+    settings = Settings(400, 2, 0.1, 40, 6, 60, methods=("SVIGP",))
+
+    def full(*given):
+        raise checkpoints.CheckpointError("no room")
+
+    monkeypatch.setattr(checkpoints.Checkpoint, "write", full)
+    with pytest.raises(checkpoints.CheckpointError, match="no room"):
+        running.run("table", load(str(table), "y"), settings, tmp_path, "", lambda message: None)
+
+
 def test_a_renamed_file_goes_on(table, tmp_path):
     named = ["--method", "HistGradientBoosting"]
     assert paper("table", table, tmp_path, "--splits", "1", *named).exit_code == 0

@@ -108,7 +108,8 @@ class Journal:
         """A folder for the checkpoints of the fit of a unit, until :meth:`forget`; of other
         settings, or of checkpoints of another format, another."""
         name = "".join(c if c.isalnum() else "_" for c in unit.method)
-        told = json.dumps([self.settings, FORMAT_VERSION], sort_keys=True)
+        decisive = {name: v for name, v in self.settings.items() if name not in NAMES}
+        told = json.dumps([decisive, FORMAT_VERSION], sort_keys=True)
         settings = hashlib.sha256(told.encode()).hexdigest()
         folder = f"{self._path.stem}-{name}-{unit.split}-{settings[:8]}"
         return self._folder / ".checkpoints" / folder

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mosaicgp.arguments import EXACT_ROWS
-from mosaicgp.checkpoints import has_state
+from mosaicgp.checkpoints import CheckpointError, has_state
 from mosaicgp.experiments import accuracy, convergence, fits, intervals, samples, table
 from mosaicgp.experiments.datasets import Data, DataError, n_used
 from mosaicgp.experiments.journal import END, Journal
@@ -147,11 +147,14 @@ def run(
             label = f"[{number}/{len(units)}]"
             try:
                 _one(unit, label, experiment, data, settings, journal, say, verbose)
+            except CheckpointError:
+                raise  # of the folder, and so of all fits
             except FAILURES as error:
                 if os.environ.get(DEBUG):
                     raise
-                failed.append(f"{unit.method}, split {unit.split}: {error or type(error).__name__}")
-                say(f"{label} failed: {failed[-1]}")
+                say(f"{label} {unit.method}, split {unit.split} failed: {error}")
+                reason = str(error).strip() or type(error).__name__
+                failed.append(f"{unit.method}, split {unit.split}: {reason.splitlines()[-1]}")
         lines = journal.of(_shown(experiment, units, journal))
         there = methods_of(lines)
         if not there:
@@ -168,15 +171,13 @@ def run(
 
 
 def _shown(experiment: Experiment, units: list[Unit], journal: Journal) -> list[Unit]:
-    """What the page is of: these units, and what of the experiment's methods was there before."""
+    """What the page is of: these units, and what of the experiment's methods was there before, as
+    far as they have ended."""
     stay = experiment.choices if experiment.stay is None else experiment.stay
-    there = [
-        Unit(line["method"], line["split"])
-        for line in journal.lines
-        if line["point"] == END and line["method"] in stay
-    ]
+    ended = {Unit(line["method"], line["split"]) for line in journal.lines if line["point"] == END}
+    shown = [unit for unit in ended if unit in units or unit.method in stay]
     place = experiment.choices.index
-    return sorted({*units, *there}, key=lambda unit: (place(unit.method), unit.split))
+    return sorted(shown, key=lambda unit: (place(unit.method), unit.split))
 
 
 def _naming(methods: list[str], experiment: Experiment) -> str:

@@ -75,14 +75,22 @@ class Journal:
         before = None if checkpoint is None else checkpoint.read(self.STAGE)
         self._points = [] if before is None else list(before.arrays["points"])
         self._entries = [] if before is None else list(before.arrays["entries"])
-        self._told = 0
-        seconds = 0.0 if before is None else float(before.header.get("seconds", 0.0))
-        self.began = perf_counter() - seconds
+        self._seconds = [0.0] * len(self._entries)
+        if before is not None and "seconds" in before.arrays:
+            self._seconds = before.arrays["seconds"].tolist()
+        self._known, self._told = len(self._entries), 0
+        self.began = perf_counter() - max(self._seconds, default=0.0)
 
     @property
     def telling(self) -> bool:
         """Whether what comes next was found before."""
-        return self._told < len(self._entries)
+        return self._told < self._known
+
+    def elapsed(self) -> float:
+        """Seconds of the fit until what was told last."""
+        if 0 < self._told <= self._known:
+            return float(self._seconds[self._told - 1])
+        return perf_counter() - self.began
 
     def evaluate(self, point: np.ndarray, compute: Callable[[], np.ndarray]) -> np.ndarray:
         """The bound and its gradient (1 + p,) at a point: the next entry, or what ``compute``
@@ -91,14 +99,16 @@ class Journal:
             return compute()
         k = self._told
         if k < len(self._entries) and not np.array_equal(self._points[k], point):
-            del self._points[k:], self._entries[k:]
+            del self._points[k:], self._entries[k:], self._seconds[k:]
+            self._known = min(self._known, k)
         if k == len(self._entries):
             self._entries.append(compute())
             self._points.append(point)
+            self._seconds.append(perf_counter() - self.began)
             if self._checkpoint.due():
                 arrays = {"points": np.array(self._points), "entries": np.array(self._entries)}
-                seconds = perf_counter() - self.began
-                self._checkpoint.write(self.STAGE, Snapshot(arrays, {"seconds": seconds}))
+                arrays["seconds"] = np.array(self._seconds)
+                self._checkpoint.write(self.STAGE, Snapshot(arrays, {}))
         self._told += 1
         return self._entries[k]
 
@@ -221,7 +231,7 @@ class Climb:
         """Put an iteration into the trace, with the bound at the best point so far; it can fall
         where the price falls by more."""
         step = float(np.linalg.norm(vector - self._last))
-        seconds = perf_counter() - self._watch.began
+        seconds = self._watch.journal.elapsed()
         bound = self.best_bound + self._price(self.best)
         progress = Progress(len(self._watch.history) + 1, bound, seconds, step, self._coarse)
         self._watch.history.append(progress)
