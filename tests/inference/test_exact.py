@@ -43,8 +43,8 @@ def smooth(n: int, d: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("kind", ["dtc", "fitc", "pic"])
 def test_a_coarse_climb_first_ends_no_lower_and_looks_less_often_at_the_whole(kind, monkeypatch):
-    """On the mean of four tables: k^ε has optima a few nats apart here, and which of them a single
-    climb ends in is a matter of rounding."""
+    """On each of four tables, and of pic on their mean: its k^ε has optima a few nats apart here,
+    and which of them a single climb ends in is a matter of rounding."""
     approximation = APPROXIMATIONS[kind]
     switches = Switches(approximation, bayesian=True)
     original, whole = exact.value_and_gradient, []
@@ -68,7 +68,8 @@ def test_a_coarse_climb_first_ends_no_lower_and_looks_less_often_at_the_whole(ki
 
     coarse, few = np.transpose([fitted(seed, True) for seed in range(4)])
     alone, many = np.transpose([fitted(seed, False) for seed in range(4)])
-    assert np.mean(coarse - alone) > -1.0
+    gained = coarse - alone
+    assert (np.mean(gained) if kind == "pic" else np.min(gained)) > -1.0
     assert np.mean(few) < np.mean(many)
 
 
