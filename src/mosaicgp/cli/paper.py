@@ -68,6 +68,14 @@ def paper(
         ),
     ],
     target: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
+    log_target: Annotated[
+        bool,
+        typer.Option(
+            "--log-target",
+            help="Predict log(1 + target), and score on that scale: for counts, or amounts, of "
+            "which a few are huge.",
+        ),
+    ] = False,
     exclude: options.Exclude = None,
     categorical: options.Categorical = None,
     ordinal: options.Ordinal = None,
@@ -129,11 +137,16 @@ def paper(
     mosaicgp paper accuracy --data traffic.parquet --target speed --exclude sensor
     mosaicgp paper table --data 2008.csv --planes plane-data.csv --beside AIRLINE
     """
-    from mosaicgp.experiments.datasets import load
+    from mosaicgp.experiments.datasets import DataError, in_logs, load
     from mosaicgp.experiments.running import run
     from mosaicgp.experiments.settings import Settings
     from mosaicgp.nearest import listed_names
 
+    if log_target and beside is not None:
+        raise DataError(
+            f"--beside: the figures of {beside.value} are of a target that is no logarithm. Leave "
+            "it out, or --log-target."
+        )
     settings = Settings(
         rows=rows,
         splits=splits,
@@ -154,9 +167,12 @@ def paper(
         "ordinal": ordinal or [],
     }
     table = load(data, target, planes=planes, missing=missing.value, **columns)
+    if log_target:
+        table = in_logs(table)
     if table.dropped:
         say(f"Rows with missing values, left out: {table.dropped:,}; {len(table.y):,} are left.")
     named = [("data", Path(data).name), ("target", target)]
+    named.append(("log_target", "" if log_target else None))
     named += [(option, column) for option, listed in columns.items() for column in listed]
     named.append(("missing", "drop" if missing == options.Missing.drop else None))
     named.append(("planes", None if planes is None else planes.name))
@@ -189,11 +205,13 @@ def _command(name: str, named: list[tuple[str, str | None]], settings: Settings)
     given: list[tuple[str, Any]] = list(named)
     usual = type(settings)()
     for field in ("rows", "test_share", "iterations", "inducing", "block_size", "dtype"):
-        value = getattr(settings, field)
-        given.append((field, None if value == getattr(usual, field) else value))
+        chosen = getattr(settings, field)
+        given.append((field, None if chosen == getattr(usual, field) else chosen))
     given += [("draws", n) for n in settings.draws if settings.draws != usual.draws]
     given.append(("beside", settings.beside))
     words = [
-        f"--{key.replace('_', '-')} {shlex.quote(str(v))}" for key, v in given if v is not None
+        f"--{key.replace('_', '-')}{'' if value == '' else f' {shlex.quote(str(value))}'}"
+        for key, value in given
+        if value is not None
     ]
     return f"mosaicgp paper {name} " + " ".join(words)

@@ -7,7 +7,7 @@ Parquet or CSV with a named target.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -101,6 +101,17 @@ def split(data: Data, number: int, rows: int | None, test_share: float) -> Split
     order = np.random.default_rng(number).permutation(len(data.y))[:n]
     test, train = np.split(order, [n_test(n, test_share)])
     return Split(data.X[train], data.y[train], data.X[test], data.y[test])
+
+
+def in_logs(data: Data) -> Data:
+    """The same table with log(1 + y) for its target: a scale for counts of which a few are huge."""
+    below = np.flatnonzero(data.y < 0.0)
+    if len(below) > 0:
+        raise DataError(
+            f"--log-target: {data.target} of {data.name} is below zero in {len(below):,} rows, "
+            f"{data.y[below[0]]:g} the first. It is for counts and amounts; leave it out."
+        )
+    return replace(data, y=np.log1p(data.y), target=f"log(1 + {data.target})")
 
 
 def n_used(data: Data, rows: int | None) -> int:

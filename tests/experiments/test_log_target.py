@@ -1,0 +1,70 @@
+"""``mosaicgp paper --log-target``: counts in logarithms."""
+
+import csv
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from sklearn.ensemble import HistGradientBoostingRegressor
+from typer.testing import CliRunner
+
+from mosaicgp.cli import app
+from mosaicgp.experiments.datasets import DataError, in_logs, load, split
+
+
+@pytest.fixture(scope="module")
+def counts(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=300)
+    path = tmp_path_factory.mktemp("data") / "counts.parquet"
+    pq.write_table(pa.table({"x": x, "calls": rng.poisson(np.exp(2.0 * x))}), path)
+    return path
+
+
+def paper(counts, folder, *options):
+    sizes = ["--target", "calls", "--splits", "1", "--inducing", "5", "--test-share", "0.2"]
+    command = ["paper", "table", "--data", str(counts), *sizes, "--out", str(folder)]
+    return CliRunner().invoke(app, [*command, "--method", "HistGradientBoosting", *options])
+
+
+def test_the_target_is_its_logarithm(counts):
+    raw = load(str(counts), "calls")
+    logs = in_logs(raw)
+    np.testing.assert_allclose(np.exp(logs.y) - 1.0, raw.y, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(logs.X, raw.X)
+    assert logs.target == "log(1 + calls)"
+
+
+def test_scores_are_on_that_scale(counts, tmp_path):
+    result = paper(counts, tmp_path, "--log-target")
+    assert result.exit_code == 0, result.output
+    page = (tmp_path / "table.md").read_text()
+    assert "--target calls --log-target --test-share 0.2" in page
+    assert "target log(1 + calls)" in page
+    with (tmp_path / "table.csv").open() as file:
+        found = float(next(csv.DictReader(file))["rmse"])
+    part = split(load(str(counts), "calls"), 0, None, 0.2)
+    trees = HistGradientBoostingRegressor(random_state=0).fit(part.X, np.log1p(part.y))
+    errors = trees.predict(part.X_test) - np.log1p(part.y_test)
+    assert found == pytest.approx(np.sqrt(np.mean(errors**2)), rel=1e-9)
+
+    result = paper(counts, tmp_path)  # the same folder, the counts as they are
+    assert result.exit_code == 2
+    assert "target was 'log(1 + calls)', is 'calls'" in " ".join(result.output.split())
+
+
+def test_what_has_no_logarithm_is_told_of(tmp_path):
+    path = tmp_path / "profits.parquet"
+    pq.write_table(pa.table({"x": np.arange(200.0), "profit": 3.0 - np.arange(200)}), path)
+    with pytest.raises(DataError, match="--log-target: profit of profits is below zero in 196"):
+        in_logs(load(str(path), "profit"))
+
+
+def test_the_papers_figures_do_not_stand_beside_logarithms(counts, tmp_path):
+    result = paper(counts, tmp_path / "out", "--log-target", "--beside", "TWITTER")
+    assert result.exit_code == 2
+    assert "--beside: the figures of TWITTER are of a target that is no logarithm" in " ".join(
+        result.output.split()
+    )
+    assert not (tmp_path / "out").exists()
