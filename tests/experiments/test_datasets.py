@@ -163,10 +163,11 @@ def test_a_csv_of_ones_own_has_a_target_whatever_its_form(tmp_path):
         load(str(path), exclude=["d"])
 
 
-def test_another_table_of_speeds_is_not_taken_for_aimpeak(tmp_path):
-    path = tmp_path / "sensors.csv"
+@pytest.mark.parametrize("name", ["sensors.csv", "my_twitter_counts.csv"])
+def test_another_table_of_six_columns_is_not_taken_for_aimpeak(tmp_path, name):
+    path = tmp_path / name
     path.write_text("latitude,longitude,minute,day,sensor,speed\n1,2,3,4,5,6\n")
-    with pytest.raises(DataError, match=r"--target: name .* sensors\.csv has latitude"):
+    with pytest.raises(DataError, match=f"--target: name .* {name} has latitude"):
         load(str(path))
 
 

@@ -216,3 +216,13 @@ def test_draws_that_do_harm_are_named(many, words):
         )
     ]
     assert words in samples.report(lines, Settings(draws=(1, 4)), DATA).text[0]
+
+
+def test_crps_is_shown_where_every_fit_has_it():
+    lines = [end("VBPIC+", 0, 1.0, crps=0.4), end("SVIGP", 0, 2.0, crps=0.3)]
+    report = table.report(lines, Settings(), DATA)
+    assert "| VBPIC+ | 1 | 1 | 1 | 0.4 | 0.950 |" in report.text[0]
+    assert "The lowest CRPS of the GP methods is that of SVIGP" in report.text[1]
+    assert [row["crps"] for row in report.rows] == [0.4, 0.3]
+    older = table.report([*lines, end("rBCM", 0, 2.0)], Settings(), DATA)
+    assert "CRPS" not in "".join(older.text) and "crps" not in older.rows[0]

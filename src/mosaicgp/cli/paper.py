@@ -170,14 +170,16 @@ def paper(
     if log_target:
         table = in_logs(table)
     if table.dropped:
-        say(f"Rows with missing values, left out: {table.dropped:,}; {len(table.y):,} are left.")
+        say(f"Rows with missing values, left out: {table.dropped:,}.")
+    n_inputs = table.X.shape[1]
+    say(f"{table.name}: {len(table.y):,} rows, {n_inputs} inputs, target {table.target}.")
     named = [("data", Path(data).name), ("target", target)]
     named.append(("log_target", "" if log_target else None))
     named += [(option, column) for option, listed in columns.items() for column in listed]
     named.append(("missing", "drop" if missing == options.Missing.drop else None))
     named.append(("planes", None if planes is None else planes.name))
     command = _command(name.value, named, settings)
-    folder = out or Path(f"paper-{table.name}")
+    folder = out or Path(f"paper-{table.name}{'-logs' if log_target else ''}")
     try:
         done = run(name.value, table, settings, folder, command, say, int(sys.stderr.isatty()))
     except KeyboardInterrupt:

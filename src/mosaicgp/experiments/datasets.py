@@ -141,10 +141,13 @@ def _reader(path: Path) -> Callable[[Path, str], Data] | None:
     if "ArrDelay" in names and "TailNum" in names:
         return None
     fields = first.replace(",", " ").split()
-    widths = {TWITTER_INPUTS + 1: _twitter, len(AIMPEAK_INPUTS) + 1: _aimpeak}
-    reader = widths.get(len(fields))
-    # A table of one's own may be as wide; its header tells.
-    if reader is not None and (_is_number(fields[0]) or _says_so(path)):
+    forms = {
+        TWITTER_INPUTS + 1: ("twitter", _twitter),
+        len(AIMPEAK_INPUTS) + 1: ("aimpeak", _aimpeak),
+    }
+    name, reader = forms.get(len(fields), ("", None))
+    # A table of one's own may be as wide: the paper's have no header, or their own name.
+    if reader is not None and (_is_number(fields[0]) or name in path.name.lower()):
         return reader
     if reader is not None:
         raise DataError(f"--target: name the column to predict. {path.name} has {_listed(names)}.")
@@ -153,11 +156,6 @@ def _reader(path: Path) -> Callable[[Path, str], Data] | None:
         f"header with ArrDelay and TailNum, TWITTER {TWITTER_INPUTS + 1} numbers, AIMPEAK "
         f"{len(AIMPEAK_INPUTS) + 1}. Of any other table name the column to predict, --target."
     )
-
-
-def _says_so(path: Path) -> bool:
-    """Whether a file with a header is one of the paper's by its own name."""
-    return any(known in path.name.lower() for known in ("aimpeak", "twitter"))
 
 
 def _first_line(path: Path) -> str:

@@ -21,7 +21,7 @@ from mosaicgp.experiments.journal import END
 from mosaicgp.experiments.methods import GPFLOW, VB_METHODS, make
 from mosaicgp.experiments.peer import interpreter, predictions
 from mosaicgp.experiments.settings import Line, Settings, Unit, Work
-from mosaicgp.metrics import coverage, mnlp, rmse
+from mosaicgp.metrics import coverage, crps, mnlp, rmse
 
 FloatArray = NDArray[np.float64]
 
@@ -67,7 +67,7 @@ def _of_gpflow(unit: Unit, part: Split, work: Work) -> Line:
         "fit_s": seconds,
         "predict_s": None,
         "iterations": settings.iterations,
-        "status": None,
+        "status": "max_iter",
     }
 
 
@@ -132,10 +132,11 @@ def _fit(model: Any, part: Split, **arguments: Any) -> None:
 
 
 def scores(part: Split, mean: FloatArray, std: FloatArray) -> Line:
-    """RMSE, MNLP and coverage of predictions of y."""
+    """RMSE, MNLP, CRPS and coverage of predictions of y."""
     return {
         "rmse": rmse(part.y_test, mean),
         "mnlp": mnlp(part.y_test, mean, std),
+        "crps": crps(part.y_test, mean, std),
         "coverage": coverage(part.y_test, mean, std),
     }
 

@@ -15,23 +15,22 @@ from mosaicgp.experiments.settings import Line, Report, Settings
 from mosaicgp.experiments.summary import compared, difference, mean_of, methods_of, values
 
 OURS = "VBPIC+"
-SCORES = ("rmse", "mnlp", "coverage", "fit_s", "predict_s")
+LABELS = {"rmse": "RMSE", "mnlp": "MNLP", "crps": "CRPS"}
+OTHERS = ("coverage", "fit_s", "predict_s", "iterations", "status")
 
 
 def report(lines: list[Line], settings: Settings, data: Data) -> Report:
     """The table, what is better than what, and bars of both scores."""
     methods = methods_of(lines)
-    rows = [
-        {"method": line["method"], "split": line["split"]}
-        | {name: line[name] for name in (*SCORES, "iterations", "status")}
-        for line in lines
-        if line["point"] == END
-    ]
+    found = [line for line in lines if line["point"] == END]
+    # Fits of before it was recorded have no CRPS.
+    scored = {name: label for name, label in LABELS.items() if all(name in line for line in found)}
+    rows = [{name: line[name] for name in ("method", "split", *scored, *OTHERS)} for line in found]
     return Report(
         "Errors of the methods",
         [
-            _table(lines, methods, settings),
-            *_words(lines, methods),
+            _table(lines, methods, settings, scored),
+            *_words(lines, methods, scored),
             _key(methods),
         ],
         rows,
@@ -39,20 +38,21 @@ def report(lines: list[Line], settings: Settings, data: Data) -> Report:
     )
 
 
-def _table(lines: list[Line], methods: list[str], settings: Settings) -> str:
-    header = ["method", "splits", "RMSE", "MNLP", "95% coverage", "fit s", "predict s"]
+def _table(
+    lines: list[Line], methods: list[str], settings: Settings, scored: dict[str, str]
+) -> str:
+    header = ["method", "splits", *scored.values(), "95% coverage", "fit s", "predict s"]
     theirs = published.RMSE.get(settings.beside or "", {})
     if theirs:
         header.append(f"RMSE in the paper ({settings.beside})")
     body = []
     for method in methods:
-        found = {name: mean_of(values(lines, method, name)) for name in SCORES[:-1]}
+        found = {name: mean_of(values(lines, method, name)) for name in ("coverage", "fit_s")}
         predicting = values(lines, method, "predict_s")
         row = [
             method,
             len(values(lines, method, "rmse")),
-            found["rmse"],
-            found["mnlp"],
+            *(mean_of(values(lines, method, name)) for name in scored),
             f"{found['coverage'].mean:.3f}",
             f"{found['fit_s'].mean:.0f}",
             "with the fit" if None in predicting else f"{np.mean(predicting):.1f}",
@@ -61,17 +61,16 @@ def _table(lines: list[Line], methods: list[str], settings: Settings) -> str:
     return table(header, body)
 
 
-def _words(lines: list[Line], methods: list[str]) -> list[str]:
+def _words(lines: list[Line], methods: list[str], scored: dict[str, str]) -> list[str]:
     """Who wins, and by how much, in differences on the same splits."""
     others = [method for method in methods if method != OURS]
     rivals = [method for method in others if method not in NO_GPS]
     if OURS not in methods or not rivals:
         return []
-    labels = {"rmse": "RMSE", "mnlp": "MNLP"}
-    gaps = {m: [difference(lines, OURS, m, name) for name in labels] for m in others}
+    gaps = {m: [difference(lines, OURS, m, name) for name in scored] for m in others}
     leads = []
     beside = [method for method in rivals if gaps[method][0].n > 0]  # on splits that both have
-    for k, label in enumerate(labels.values() if beside else ()):
+    for k, label in enumerate(scored.values() if beside else ()):
         best = min(beside, key=lambda method: gaps[method][k].mean)
         leads.append(
             f"{OURS} has the lowest {label} of the GP methods."
@@ -79,7 +78,7 @@ def _words(lines: list[Line], methods: list[str]) -> list[str]:
             else f"The lowest {label} of the GP methods is that of {best}, not of {OURS}."
         )
     listed = table(
-        [f"above {OURS} by", *labels.values()],
+        [f"above {OURS} by", *scored.values()],
         [[method, *map(compared, gaps[method])] for method in others],
     )
     how = (
