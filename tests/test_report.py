@@ -158,6 +158,22 @@ def test_words_follow_the_figures(content):
     assert "extrapolates" in said(content, unknown=0.5)["reach"].text
 
 
+def test_a_few_huge_counts_have_a_remedy(content):
+    counts = np.zeros(120)
+    counts[:60], counts[0] = 1.0, 900.0
+    sample = content.checked.sample
+
+    def outliers(y, far=0.05):
+        changed = replace(sample, y=y)
+        found = said(content, sample=changed, spread=float(np.std(y)), far=far)
+        return found["outliers"].text if "outliers" in found else ""
+
+    assert "its logarithm" in outliers(counts)
+    assert "its logarithm" not in outliers(counts - 1.0)  # has none
+    assert "its logarithm" not in outliers(np.arange(120.0))
+    assert outliers(counts, far=0.001) == ""
+
+
 def test_an_input_that_only_the_shared_noise_follows_is_not_called_idle(content):
     def about(noise, eps_std=1.0):
         first, second, constant = content.inputs

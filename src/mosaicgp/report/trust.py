@@ -17,6 +17,7 @@ COVERAGE_SLACK = 0.02
 COVERAGE_BAD = 0.10
 FAR_CAUTION = 0.01  # of a Gaussian, 0.0027 lie beyond three standard deviations
 BIAS_CAUTION = 0.05
+HUGE = 10.0  # standard deviations above the median
 EXPLAINED_LITTLE = 0.1
 WORSE_THAN_MEAN = -0.01  # not 0: a model that knows nothing predicts the mean of other rows
 LEARNED_SHARE = 0.05
@@ -104,7 +105,7 @@ def _predictions(content: Content, rows: Checked) -> list[Finding]:
                 "flatters the figures below; give rows it has not seen.",
             )
         )
-    return [*found, _accuracy(content, rows, these), _coverage(rows, these), *_shape(rows)]
+    return [*found, _accuracy(content, rows, these), _coverage(rows, these), *_shape(content, rows)]
 
 
 def _accuracy(content: Content, rows: Checked, these: str) -> Finding:
@@ -148,16 +149,23 @@ def _coverage(rows: Checked, these: str) -> Finding:
     return Finding("good", "coverage", f"{text}, which is what they promise.")
 
 
-def _shape(rows: Checked) -> list[Finding]:
+def _shape(content: Content, rows: Checked) -> list[Finding]:
     found = []
     if rows.far > FAR_CAUTION:
+        y = rows.sample.y
+        remedy = ""
+        if y.min() >= 0.0 and y.max() - np.median(y) > HUGE * rows.spread:
+            remedy = (
+                f" A few values of {content.target} are huge: if it is a count or an amount, a "
+                "model of its logarithm, log(1 + value), has better intervals."
+            )
         found.append(
             Finding(
                 "caution",
                 "outliers",
                 f"{_percent(rows.far)} of rows lie more than three standard deviations from their "
                 "prediction (a Gaussian has 0.3%): large misses are more frequent than intervals "
-                "say.",
+                f"say.{remedy}",
             )
         )
     bias = float(np.mean(rows.pit)) - 0.5
