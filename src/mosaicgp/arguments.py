@@ -67,6 +67,8 @@ MOVING_ITERATIONS = 1000
 # Whole numbers, or "auto", and the least each may be.
 COUNTS = {"block_size": 1, "batch_size": 1, "max_iter": 1, "n_theta": 1, "validation_rows": 0}
 
+FLAGS = ("adapt_partition", "rotate_inducing")
+
 
 def check(given: Any) -> None:
     """Check every argument, an attribute of ``given`` each, before any work."""
@@ -77,6 +79,8 @@ def check(given: Any) -> None:
     for name, smallest in COUNTS.items():
         if getattr(given, name) != "auto":
             validation.whole(name, getattr(given, name), smallest)
+    for name in FLAGS:
+        validation.flag(name, getattr(given, name))
     if not isinstance(given.learn_inducing, bool | np.bool_ | int):
         validation.one_of("learn_inducing", given.learn_inducing, ["auto", "True", "False"])
     for name in ("tol", "learning_rate"):

@@ -20,6 +20,12 @@ def one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
         raise ValueError(f"{name}={value!r} is not known; choose one of {', '.join(allowed)}.")
 
 
+def flag(name: str, value: Any) -> None:
+    """``value`` must be true or false."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, got {value!r}.")
+
+
 def whole(name: str, value: Any, least: int) -> int:
     """``value`` must be an integer of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, Integral):
