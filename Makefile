@@ -186,6 +186,8 @@ beside_blog = --beside TWITTER
 beside_nycflights13 = --beside AIRLINE
 rows_flights = --rows $(PAPER_ROWS_FLIGHTS)
 paper_tables := traffic nycflights13 blog blog-logs flights
+few_tables := nycflights13 blog blog-logs
+few_methods := --method VBPIC+,VBDTC+,PIC+,SVIGP,VBPIC,VBDTC,PIC,DTC
 
 # The paper's method, its twins and the trees on every table, then all methods, then the figures.
 first_methods := --method VBPIC+ --method PIC+ --method VBDTC+ --method SVIGP --method VBFITC+ \
@@ -203,6 +205,8 @@ paper-results: $(VENV)/.installed-test need-data
 		--rows $(PAPER_ROWS_SAMPLES) --test-share 0.2 $(paper_sizes)$(newline))
 	$(paper) convergence --out "$(PAPER_OUT)/traffic" $(of_traffic) --splits $(PAPER_SPLITS) \
 		--iterations 20000
+	$(foreach t,$(few_tables),$(paper) table --out "$(PAPER_OUT)/few-$(t)" $(of_$(t)) --rows 1000 --test-share 0.5 \
+		--iterations 1000 --block-size 128 --splits $(PAPER_SPLITS) $(few_methods)$(newline))
 	$(foreach t,$(paper_tables),$(paper) table $(call whole,$(t)) $(gpflow)$(newline))
 
 # All of `mosaicgp paper` at reduced size.

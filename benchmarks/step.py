@@ -236,9 +236,9 @@ the time of the last two rows. Beside it there are two kernel matrices with four
 exponentials each and their slopes, and products of 2,000 × 2,000 × 100: on one core, of 0.39 s,
 0.11 s go to the factor, 0.03 to each kernel matrix, 0.04 to the solves, 0.05 to the slope in C,
 0.1 to C and its slope in k^ε. 0.038 s is out of reach on two cores. The paper does not say how
-its figure came about; with a noise kernel that stands still, blocks could be factored once. The
-default is blocks of 256 rows: of these a step takes as many rows as the paper's in the time of the
-fourth row.
+its figure came about; with a noise kernel that stands still, blocks could be factored once (tried,
+below). The default is blocks of 256 rows: of these a step takes as many rows as the paper's in the
+time of the fourth row.
 """
 
 # What the page says of how the step came to be; every figure was measured side by side.
@@ -271,6 +271,11 @@ What was tried for the step:
   one thread 2.5, 7.0 and 60. BLAS multiplies faster (0.24 ms for a product that takes XLA 0.4),
   but its many small calls cost (by estimate) 0.3 ms, and beside another busy process its threads
   wait for each other (a step of 3 ms took 14). It would save compiling.
+- Noise that is not learned, so that the inverse of a block's noise is made once and kept, and K_bb
+  from random waves: on an idle machine 0.175 to 0.0145 s with one block of 2,000 rows, 0.0167 to
+  0.0043 with eight blocks of 250, where the inverses are there already. A table of the paper's size
+  has a thousand blocks of 2,000 rows, whose inverses take 32 GB. With the 2 GB that a fit may hold,
+  94 of 100 steps find none, and take 0.27 s beside 0.29 (busy machine). Not kept.
 
 What is left, by jax's profiler: at 500 inducing points seven products' worth of M × M × M work
 (two factorisations, their inverses, whitening and the way back through Σ, which follows ν) beside
