@@ -41,10 +41,21 @@ def smooth(n: int, d: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return X, np.sin(2.0 * X[:, 0]) + X[:, 1] + 0.2 * rng.normal(size=n)
 
 
+def smooth_and_rough(n: int, block: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Noise correlated within a block beside it, as large as the function, so that k^ε is known."""
+    X, y = smooth(n, 2, seed)
+    rng = np.random.default_rng(100 + seed)
+    apart = np.sum((X[:, None] - X[None]) ** 2, axis=-1)
+    together = (block[:, None] == block) * np.exp(-0.5 * 2.0**2 * apart)
+    y = y + np.linalg.cholesky(together + 1e-8 * np.eye(n)) @ rng.normal(size=n)
+    return X, y / np.std(y)
+
+
 @pytest.mark.parametrize("kind", ["dtc", "fitc", "pic"])
 def test_a_coarse_climb_first_ends_no_lower_and_looks_less_often_at_the_whole(kind, monkeypatch):
-    """On each of four tables, and of pic on their mean: its k^ε has optima a few nats apart here,
-    and which of them a single climb ends in is a matter of rounding."""
+    """On each of four tables, for pic with noise of its own kind: where there is none, its k^ε has
+    optima a few nats apart, and which of them a single climb ends in is a matter of rounding."""
+    block = np.arange(300) // 100
     approximation = APPROXIMATIONS[kind]
     switches = Switches(approximation, bayesian=True)
     original, whole = exact.value_and_gradient, []
@@ -57,8 +68,8 @@ def test_a_coarse_climb_first_ends_no_lower_and_looks_less_often_at_the_whole(ki
 
     def fitted(seed: int, search: bool) -> tuple[float, int]:
         whole.clear()
-        X, y = smooth(300, 4, seed)
-        data = group(X, y, np.arange(300) // 100)
+        X, y = smooth_and_rough(300, block, seed) if kind == "pic" else smooth(300, 4, seed)
+        data = group(X, y, block)
         start = starting_values(X[:40], approximation)
         fixed, settings = Fixed(start.inducing, start.nu), replace(Settings(), search=search)
         found = fit_exact(start, fixed, data, switches, settings, lambda: start)
@@ -68,8 +79,7 @@ def test_a_coarse_climb_first_ends_no_lower_and_looks_less_often_at_the_whole(ki
 
     coarse, few = np.transpose([fitted(seed, True) for seed in range(4)])
     alone, many = np.transpose([fitted(seed, False) for seed in range(4)])
-    gained = coarse - alone
-    assert (np.mean(gained) if kind == "pic" else np.min(gained)) > -1.0
+    assert np.min(coarse - alone) > -1.0
     assert np.mean(few) < np.mean(many)
 
 
