@@ -174,7 +174,9 @@ PAPER_OUT ?= docs/results
 GPFLOW_PYTHON ?= $(wildcard .venv-gpflow/bin/python)
 
 paper = $(venv_python) -m mosaicgp paper
-paper_sizes = --splits $(PAPER_SPLITS) --first-split $(PAPER_FIRST_SPLIT) --iterations $(PAPER_ITERATIONS) --dtype $(PAPER_DTYPE)
+paper_splits = --splits $(PAPER_SPLITS) --first-split $(PAPER_FIRST_SPLIT) --dtype $(PAPER_DTYPE)
+paper_sizes = $(paper_splits) --iterations $(PAPER_ITERATIONS)
+few_sizes = $(paper_splits) --iterations 1000 --rows 1000 --test-share 0.5 --block-size 128
 gpflow = $(if $(GPFLOW_PYTHON),--gpflow-python $(GPFLOW_PYTHON))
 of_traffic = --data "$(DATA)/traffic.parquet" --target speed --exclude sensor
 of_flights = --data "$(DATA)/flights.parquet" --target arrival_delay --exclude source --exclude year
@@ -205,8 +207,7 @@ paper-results: $(VENV)/.installed-test need-data
 		--rows $(PAPER_ROWS_SAMPLES) --test-share 0.2 $(paper_sizes)$(newline))
 	$(paper) convergence --out "$(PAPER_OUT)/traffic" $(of_traffic) --splits $(PAPER_SPLITS) \
 		--iterations 20000
-	$(foreach t,$(few_tables),$(paper) table --out "$(PAPER_OUT)/few-$(t)" $(of_$(t)) --rows 1000 --test-share 0.5 \
-		--iterations 1000 --block-size 128 --splits $(PAPER_SPLITS) $(few_methods)$(newline))
+	$(foreach t,$(few_tables),$(paper) table --out $(call folder,few-$(t)) $(of_$(t)) $(few_sizes) $(few_methods)$(newline))
 	$(foreach t,$(paper_tables),$(paper) table $(call whole,$(t)) $(gpflow)$(newline))
 
 # All of `mosaicgp paper` at reduced size.

@@ -83,6 +83,8 @@ BAD_ARGUMENTS = [
     ({"learning_rate": 3.0}, ValueError, "learning_rate must be at most 1"),
     ({"learn_inducing": "yes"}, ValueError, "is not known; choose one of auto, True, False"),
     ({"adapt_partition": "no"}, TypeError, "adapt_partition must be True or False, got 'no'"),
+    ({"warm_start": "no"}, TypeError, "warm_start must be True or False"),
+    ({"learn_inducing": 7}, ValueError, "learn_inducing=7 is not known"),
     ({"rotate_inducing": 0.5}, TypeError, "rotate_inducing must be True or False"),
     ({"schedule": "constant"}, ValueError, "anneal, robbins-monro"),
     ({"decay": 0.4}, ValueError, "decay"),

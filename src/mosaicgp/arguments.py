@@ -67,7 +67,7 @@ MOVING_ITERATIONS = 1000
 # Whole numbers, or "auto", and the least each may be.
 COUNTS = {"block_size": 1, "batch_size": 1, "max_iter": 1, "n_theta": 1, "validation_rows": 0}
 
-FLAGS = ("adapt_partition", "rotate_inducing")
+FLAGS = ("adapt_partition", "rotate_inducing", "warm_start")
 
 
 def check(given: Any) -> None:
@@ -81,7 +81,7 @@ def check(given: Any) -> None:
             validation.whole(name, getattr(given, name), smallest)
     for name in FLAGS:
         validation.flag(name, getattr(given, name))
-    if not isinstance(given.learn_inducing, bool | np.bool_ | int):
+    if not isinstance(given.learn_inducing, bool | np.bool_):
         validation.one_of("learn_inducing", given.learn_inducing, ["auto", "True", "False"])
     for name in ("tol", "learning_rate"):
         if getattr(given, name) != "auto":

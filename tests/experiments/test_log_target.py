@@ -54,6 +54,17 @@ def test_scores_are_on_that_scale(counts, tmp_path):
     assert "target was 'log(1 + calls)', is 'calls'" in " ".join(result.output.split())
 
 
+def test_the_command_of_a_page_can_be_run_again(tmp_path):
+    """Also where an option is the empty name of a column, as pandas writes its index."""
+    table = np.column_stack([np.arange(200), np.random.default_rng(0).poisson(3.0, (200, 2))])
+    path = tmp_path / "index.csv"
+    np.savetxt(path, table, delimiter=",", header=",x,calls", comments="", fmt="%d")
+    result = paper(path, tmp_path / "out", "--exclude", "", "--log-target")
+    assert result.exit_code == 0, result.output
+    page = (tmp_path / "out" / "table.md").read_text()
+    assert "--target calls --log-target --exclude '' --test-share 0.2" in page
+
+
 def test_what_has_no_logarithm_is_told_of(tmp_path):
     path = tmp_path / "profits.parquet"
     pq.write_table(pa.table({"x": np.arange(200.0), "profit": 3.0 - np.arange(200)}), path)

@@ -225,4 +225,5 @@ def test_crps_is_shown_where_every_fit_has_it():
     assert "The lowest CRPS of the GP methods is that of SVIGP" in report.text[1]
     assert [row["crps"] for row in report.rows] == [0.4, 0.3]
     older = table.report([*lines, end("rBCM", 0, 2.0)], Settings(), DATA)
-    assert "CRPS" not in "".join(older.text) and "crps" not in older.rows[0]
+    assert "crps" not in older.rows[0] and "CRPS" not in older.text[0] + older.text[1]
+    assert "CRPS is left out: fits of rBCM are of before it." in older.text

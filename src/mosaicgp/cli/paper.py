@@ -73,7 +73,7 @@ def paper(
         typer.Option(
             "--log-target",
             help="Predict log(1 + target), and score on that scale: for counts, or amounts, of "
-            "which a few are huge.",
+            "which a few are huge, in units in which 1 is small.",
         ),
     ] = False,
     exclude: options.Exclude = None,
@@ -173,8 +173,8 @@ def paper(
         say(f"Rows with missing values, left out: {table.dropped:,}.")
     n_inputs = table.X.shape[1]
     say(f"{table.name}: {len(table.y):,} rows, {n_inputs} inputs, target {table.target}.")
-    named = [("data", Path(data).name), ("target", target)]
-    named.append(("log_target", "" if log_target else None))
+    named: list[tuple[str, Any]] = [("data", Path(data).name), ("target", target)]
+    named.append(("log_target", log_target or None))
     named += [(option, column) for option, listed in columns.items() for column in listed]
     named.append(("missing", "drop" if missing == options.Missing.drop else None))
     named.append(("planes", None if planes is None else planes.name))
@@ -199,12 +199,12 @@ def paper(
         )
 
 
-def _command(name: str, named: list[tuple[str, str | None]], settings: Settings) -> str:
+def _command(name: str, named: list[tuple[str, Any]], settings: Settings) -> str:
     """The command as a page shows it: what decides the result, without this machine's folders.
 
     Methods and splits are left out: a page is also of those that were there before.
     """
-    given: list[tuple[str, Any]] = list(named)
+    given = list(named)
     usual = type(settings)()
     for field in ("rows", "test_share", "iterations", "inducing", "block_size", "dtype"):
         chosen = getattr(settings, field)
@@ -212,7 +212,7 @@ def _command(name: str, named: list[tuple[str, str | None]], settings: Settings)
     given += [("draws", n) for n in settings.draws if settings.draws != usual.draws]
     given.append(("beside", settings.beside))
     words = [
-        f"--{key.replace('_', '-')}{'' if value == '' else f' {shlex.quote(str(value))}'}"
+        f"--{key.replace('_', '-')}{'' if value is True else f' {shlex.quote(str(value))}'}"
         for key, value in given
         if value is not None
     ]

@@ -67,7 +67,8 @@ class Journal:
                 for name in self.settings.keys() | other.keys()
                 if name not in NAMES and self.settings.get(name) != other.get(name)
             )
-            if "target" in differing and "fingerprint" in differing:
+            same_file = other.get("data") == self.settings.get("data")
+            if same_file and {"target", "fingerprint"} <= set(differing):
                 differing.remove("fingerprint")  # of what the rows hold, the target with it
             if differing:
                 changes = ", ".join(

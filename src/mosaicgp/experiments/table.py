@@ -31,6 +31,7 @@ def report(lines: list[Line], settings: Settings, data: Data) -> Report:
         [
             _table(lines, methods, settings, scored),
             *_words(lines, methods, scored),
+            *_left_out(found, scored),
             _key(methods),
         ],
         rows,
@@ -86,6 +87,15 @@ def _words(lines: list[Line], methods: list[str], scored: dict[str, str]) -> lis
         "differences over the splits:"
     )
     return [" ".join([*leads, how]), listed]
+
+
+def _left_out(found: list[Line], scored: dict[str, str]) -> list[str]:
+    """Which fits keep a score off the page."""
+    said = []
+    for name in LABELS.keys() - scored.keys():
+        without = dict.fromkeys(line["method"] for line in found if name not in line)
+        said.append(f"{LABELS[name]} is left out: fits of {', '.join(without)} are of before it.")
+    return said
 
 
 def _key(methods: list[str]) -> str:

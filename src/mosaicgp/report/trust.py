@@ -17,7 +17,8 @@ COVERAGE_SLACK = 0.02
 COVERAGE_BAD = 0.10
 FAR_CAUTION = 0.01  # of a Gaussian, 0.0027 lie beyond three standard deviations
 BIAS_CAUTION = 0.05
-HUGE = 10.0  # standard deviations above the median
+HUGE = 6.0  # standard deviations above the median
+TAMED = 0.7  # share of that which a logarithm may leave
 EXPLAINED_LITTLE = 0.1
 WORSE_THAN_MEAN = -0.01  # not 0: a model that knows nothing predicts the mean of other rows
 LEARNED_SHARE = 0.05
@@ -152,12 +153,11 @@ def _coverage(rows: Checked, these: str) -> Finding:
 def _shape(content: Content, rows: Checked) -> list[Finding]:
     found = []
     if rows.far > FAR_CAUTION:
-        y = rows.sample.y
         remedy = ""
-        if y.min() >= 0.0 and y.max() - np.median(y) > HUGE * rows.spread:
+        if _tamed_by_its_logarithm(rows.sample.y):
             remedy = (
                 f" A few values of {content.target} are huge: if it is a count or an amount, a "
-                "model of its logarithm, log(1 + value), has better intervals."
+                "model of its logarithm, log(1 + value), may have better intervals."
             )
         found.append(
             Finding(
@@ -175,6 +175,17 @@ def _shape(content: Content, rows: Checked) -> list[Finding]:
             Finding("caution", "bias", f"Predictions of most rows are too {side} (see PIT).")
         )
     return found
+
+
+def _tamed_by_its_logarithm(y: NDArray[np.float64]) -> bool:
+    """Whether a few values are huge, and log(1 + y) brings them nearer."""
+
+    def reach(values: NDArray[np.float64]) -> float:
+        return float((np.max(values) - np.median(values)) / np.std(values))
+
+    if np.min(y) < 0.0 or np.ptp(y) == 0.0:
+        return False
+    return reach(y) > HUGE and reach(np.log1p(y)) < TAMED * reach(y)
 
 
 def _relevance(content: Content) -> Finding:
