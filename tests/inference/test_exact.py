@@ -143,6 +143,21 @@ def test_an_interrupt_at_any_evaluation_keeps_a_state(monkeypatch):
         assert found.status == "interrupted" and np.isfinite(found.bound)
 
 
+def test_the_second_start_of_a_coarse_climb_is_as_wide_as_the_first(monkeypatch):
+    """The widths of q(θ) stay as they are there, and count: d log 4 nats for nothing otherwise."""
+    starts = []
+
+    def captured(start, names, evaluate, key, rows, watch, method, coarse, price, scout):
+        starts.append((start, scout))
+        return Climb(start, names, evaluate, key, rows, watch, method, coarse, price, scout)
+
+    monkeypatch.setattr(exact, "Climb", captured)
+    two_climbs()
+    start, scout = starts[0]
+    np.testing.assert_array_equal(scout.log_xi, start.log_xi)
+    np.testing.assert_allclose(scout.nu, exact.FINER * start.nu)
+
+
 def two_tops(free):
     """A bound of α with a low top at 1 and a high one at 3, and its slope."""
     low, high = (

@@ -258,15 +258,17 @@ def _coarse_climb(
         tol=COARSE_TOL * settings.tol,
         max_iter=int(np.ceil(COARSE_SHARE * settings.max_iter)),
     )
-    finer = _finer(start, problem.switches)
+    narrow = _with_narrow_spread(start)
+    # Both of one width: what that costs is no reason to prefer either.
+    finer = narrow._replace(nu=FINER * narrow.nu) if problem.switches.rotate else None
     return problem.climb(
-        _with_narrow_spread(start),
+        narrow,
         jitter,
         route,
         watch._replace(settings=rough),
         "bfgs" if dense else settings.optimizer,
         coarse=True,
-        scout=None if finer is None else _with_narrow_spread(finer),
+        scout=finer,
     )
 
 
