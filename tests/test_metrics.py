@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
@@ -46,7 +46,11 @@ def test_crps_is_the_integral_of_its_definition(values):
     # ∫ (Φ((t − mean)/std) − 1[t ≥ y])² dt in units of std; both tails vanish beyond ten.
     z = (y - mean) / std
     below, _ = integrate.quad(
-        lambda t: stats.norm.cdf(t) ** 2, min(-10.0, z), z, points=_kinks(z, below=True), limit=400
+        lambda t: stats.norm.cdf(t) ** 2,
+        min(-10.0, z),
+        z,
+        points=_kinks(z, below=True),
+        limit=400,
     )
     above, _ = integrate.quad(
         lambda t: stats.norm.sf(t) ** 2, z, max(10.0, z), points=_kinks(z, below=False), limit=400
@@ -95,7 +99,10 @@ def test_pit_of_calibrated_predictions_is_uniform(seed):
 def test_pit_is_the_predictive_distribution_function(values):
     y, mean, std = values
     np.testing.assert_allclose(
-        metrics.pit(y, mean, std), stats.norm.cdf(y, loc=mean, scale=std), rtol=1e-12, atol=1e-300
+        metrics.pit(y, mean, std),
+        stats.norm.cdf(y, loc=mean, scale=std),
+        rtol=1e-12,
+        atol=1e-300,
     )
 
 
@@ -198,3 +205,39 @@ def test_evaluate_scores_y_by_predict_and_f_by_predict_f():
         "crps": metrics.crps(y, Known.mean, Known.std),
         "coverage_95": pytest.approx(2 / 3),
     }
+
+
+@given(
+    mean=st.floats(-3.0, 30.0),
+    std=st.floats(0.05, 20.0),
+    count=st.integers(0, 60),
+    logs=st.booleans(),
+)
+def test_mnlp_counts_is_the_probability_of_what_rounds_to_the_count(mean, std, count, logs):
+    scale = np.log1p if logs else np.asarray
+    mean = np.log1p(max(mean, 0.0)) if logs else mean
+    above = stats.norm.cdf(scale(count + 0.5), mean, std)
+    below = stats.norm.cdf(scale(count - 0.5), mean, std) if count else 0.0
+    assume(above - below > 1e-9)
+    found = metrics.mnlp_counts([count], [mean], std, logs=logs)
+    assert found == pytest.approx(-np.log(above - below), rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("logs", [False, True])
+def test_probabilities_of_all_counts_are_together_one(logs):
+    mean, std = (1.2, 0.8) if logs else (4.0, 3.0)
+    each = [np.exp(-metrics.mnlp_counts([c], [mean], std, logs=logs)) for c in range(5000)]
+    assert sum(each) == pytest.approx(1.0, abs=1e-9)
+
+
+def test_counts_far_from_their_prediction_keep_a_finite_surprise():
+    """Next to a cell's near end the tail is φ(z)/z: -log of that, to a few per cent."""
+    for mean, count, z in ((0.0, 50, 495.0), (50.0, 0, 495.0)):
+        expected = 0.5 * z**2 + np.log(z) + 0.5 * np.log(2.0 * np.pi)
+        assert metrics.mnlp_counts([count], [mean], 0.1) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("counts", [[0.0, 1.5], [-1.0, 2.0]])
+def test_what_is_no_count_is_told_of(counts):
+    with pytest.raises(ValueError, match="counts must be whole numbers from zero on"):
+        metrics.mnlp_counts(counts, [0.0, 0.0], 1.0)

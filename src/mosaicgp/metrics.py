@@ -11,11 +11,11 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr, ndtri
+from scipy.special import log_ndtr, ndtr, ndtri
 
 from mosaicgp.sample import targets
 
-__all__ = ["coverage", "crps", "evaluate", "mnlp", "pit", "rmse"]
+__all__ = ["coverage", "crps", "evaluate", "mnlp", "mnlp_counts", "pit", "rmse"]
 
 FloatArray = NDArray[np.float64]
 
@@ -46,6 +46,27 @@ def mnlp(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
     """
     y, mean, std = _targets_and_predictions(y, mean, std)
     return float(0.5 * np.mean(((y - mean) / std) ** 2 + 2.0 * np.log(std) + np.log(2.0 * np.pi)))
+
+
+def mnlp_counts(counts: ArrayLike, mean: ArrayLike, std: ArrayLike, *, logs: bool = False) -> float:
+    """Mean negative log probability of whole numbers from zero on, in nats; lower is better.
+
+    A prediction N(mean, std²), of the counts or with ``logs`` of log(1 + count), gives a count the
+    probability of all that rounds to it, and zero that of all below ½. Other than densities
+    (:func:`mnlp`), such probabilities can be compared between models of counts and models of their
+    logarithms, and a width that is narrow where many counts are equal gains no more than certainty.
+    """
+    counts, mean, std = _targets_and_predictions(counts, mean, std)
+    if np.any(counts < 0.0) or np.any(counts != np.rint(counts)):
+        raise ValueError("counts must be whole numbers from zero on.")
+    scale = np.log1p if logs else np.asarray
+    upper = (scale(counts + 0.5) - mean) / std
+    lower = np.where(counts > 0.0, (scale(np.maximum(counts - 0.5, 0.0)) - mean) / std, -np.inf)
+    # Both on the side of the mean where Φ is small, so that far tails keep their digits.
+    beyond = lower > 0.0
+    upper, lower = np.where(beyond, -lower, upper), np.where(beyond, -upper, lower)
+    log_upper = log_ndtr(upper)
+    return float(-np.mean(log_upper + np.log(-np.expm1(log_ndtr(lower) - log_upper))))
 
 
 def crps(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:

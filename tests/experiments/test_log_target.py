@@ -1,6 +1,7 @@
 """``mosaicgp paper --log-target``: counts in logarithms."""
 
 import csv
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -9,8 +10,10 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingRegressor
 from typer.testing import CliRunner
 
+from mosaicgp import metrics
 from mosaicgp.cli import app
 from mosaicgp.experiments.datasets import DataError, in_logs, load, split
+from mosaicgp.experiments.fits import scores
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +37,15 @@ def test_the_target_is_its_logarithm(counts):
     np.testing.assert_allclose(np.exp(logs.y) - 1.0, raw.y, rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(logs.X, raw.X)
     assert logs.target == "log(1 + calls)"
+    assert (raw.counts, logs.counts) == ("as they are", "logs")
+    for y in (raw.y + 0.5, raw.y - 1.0, raw.y + 1.0):  # a price is a whole number, too
+        assert replace(raw, y=y).counts is None
+    part = split(logs, 0, None, 0.2)
+    counts_test = np.rint(np.expm1(part.y_test))
+    found = scores(part, part.y_test, np.full(len(counts_test), 0.3))
+    expected = metrics.mnlp_counts(counts_test, part.y_test, 0.3, logs=True)
+    assert found["mnlp_counts"] == pytest.approx(expected)
+    assert "mnlp_counts" not in scores(part._replace(counts=None), part.y_test, 1.0)
 
 
 def test_scores_are_on_that_scale(counts, tmp_path):
@@ -42,12 +54,15 @@ def test_scores_are_on_that_scale(counts, tmp_path):
     page = (tmp_path / "table.md").read_text()
     assert "--target calls --log-target --test-share 0.2" in page
     assert "target log(1 + calls)" in page
+    assert "MNLP of counts" in page
     with (tmp_path / "table.csv").open() as file:
-        found = float(next(csv.DictReader(file))["rmse"])
+        row = next(csv.DictReader(file))
+    found = float(row["rmse"])
     part = split(load(str(counts), "calls"), 0, None, 0.2)
     trees = HistGradientBoostingRegressor(random_state=0).fit(part.X, np.log1p(part.y))
     errors = trees.predict(part.X_test) - np.log1p(part.y_test)
     assert found == pytest.approx(np.sqrt(np.mean(errors**2)), rel=1e-9)
+    assert 0.5 < float(row["mnlp_counts"]) < 5.0
 
     result = paper(counts, tmp_path)  # the same folder, the counts as they are
     assert result.exit_code == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,16 @@ FloatArray = NDArray[np.float64]
 
 
 class Split(NamedTuple):
-    """Rows to learn from and rows to score on, in the user's units."""
+    """Rows to learn from and rows to score on, in the user's units.
+
+    ``counts``: the targets are whole numbers from zero on, or the logarithms of 1 + these.
+    """
 
     X: FloatArray
     y: FloatArray
     X_test: FloatArray
     y_test: FloatArray
+    counts: Literal["as they are", "logs"] | None = None
 
 
 class Score(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,15 @@ class Data:
     feature_names: tuple[str, ...]
     target: str
     dropped: int = 0  # rows that were left out: a value is missing, or not finite
+    logs: bool = False  # y is log(1 + target)
+
+    @property
+    def counts(self) -> Literal["as they are", "logs"] | None:
+        """Whether the target is whole numbers from zero on, or their logarithms."""
+        y = np.expm1(self.y) if self.logs else self.y
+        if np.min(y) != 0.0 or not np.allclose(y, np.rint(y), rtol=1e-9, atol=1e-9):
+            return None
+        return "logs" if self.logs else "as they are"
 
     def fingerprint(self) -> str:
         """What tells these rows from others."""
@@ -100,7 +109,7 @@ def split(data: Data, number: int, rows: int | None, test_share: float) -> Split
     n = n_used(data, rows)
     order = np.random.default_rng(number).permutation(len(data.y))[:n]
     test, train = np.split(order, [n_test(n, test_share)])
-    return Split(data.X[train], data.y[train], data.X[test], data.y[test])
+    return Split(data.X[train], data.y[train], data.X[test], data.y[test], data.counts)
 
 
 def in_logs(data: Data) -> Data:
@@ -111,7 +120,7 @@ def in_logs(data: Data) -> Data:
             f"--log-target: {data.target} of {data.name} is below zero in {len(below):,} rows, "
             f"{data.y[below[0]]:g} the first. It is for counts and amounts; leave it out."
         )
-    return replace(data, y=np.log1p(data.y), target=f"log(1 + {data.target})")
+    return replace(data, y=np.log1p(data.y), target=f"log(1 + {data.target})", logs=True)
 
 
 def n_used(data: Data, rows: int | None) -> int:

@@ -21,7 +21,7 @@ from mosaicgp.experiments.journal import END
 from mosaicgp.experiments.methods import GPFLOW, VB_METHODS, make
 from mosaicgp.experiments.peer import interpreter, predictions
 from mosaicgp.experiments.settings import Line, Settings, Unit, Work
-from mosaicgp.metrics import coverage, crps, mnlp, rmse
+from mosaicgp.metrics import coverage, crps, mnlp, mnlp_counts, rmse
 
 FloatArray = NDArray[np.float64]
 
@@ -132,13 +132,18 @@ def _fit(model: Any, part: Split, **arguments: Any) -> None:
 
 
 def scores(part: Split, mean: FloatArray, std: FloatArray) -> Line:
-    """RMSE, MNLP, CRPS and coverage of predictions of y."""
-    return {
+    """RMSE, MNLP, CRPS and coverage of predictions of y; of counts also the MNLP of counts."""
+    found = {
         "rmse": rmse(part.y_test, mean),
         "mnlp": mnlp(part.y_test, mean, std),
         "crps": crps(part.y_test, mean, std),
         "coverage": coverage(part.y_test, mean, std),
     }
+    if part.counts is not None:
+        logs = part.counts == "logs"
+        counts = np.rint(np.expm1(part.y_test)) if logs else part.y_test
+        found["mnlp_counts"] = mnlp_counts(counts, mean, std, logs=logs)
+    return found
 
 
 def _at_the_end(model: Any, part: Split, curve: bool) -> Line:

@@ -15,7 +15,7 @@ from mosaicgp.experiments.settings import Line, Report, Settings
 from mosaicgp.experiments.summary import compared, difference, mean_of, methods_of, values
 
 OURS = "VBPIC+"
-LABELS = {"rmse": "RMSE", "mnlp": "MNLP", "crps": "CRPS"}
+LABELS = {"rmse": "RMSE", "mnlp": "MNLP", "crps": "CRPS", "mnlp_counts": "MNLP of counts"}
 OTHERS = ("coverage", "fit_s", "predict_s", "iterations", "status")
 
 
@@ -23,7 +23,7 @@ def report(lines: list[Line], settings: Settings, data: Data) -> Report:
     """The table, what is better than what, and bars of both scores."""
     methods = methods_of(lines)
     found = [line for line in lines if line["point"] == END]
-    # Fits of before it was recorded have no CRPS.
+    # Fits of before it was recorded have no CRPS; only counts have an MNLP of counts.
     scored = {name: label for name, label in LABELS.items() if all(name in line for line in found)}
     rows = [{name: line[name] for name in ("method", "split", *scored, *OTHERS)} for line in found]
     return Report(
@@ -90,11 +90,13 @@ def _words(lines: list[Line], methods: list[str], scored: dict[str, str]) -> lis
 
 
 def _left_out(found: list[Line], scored: dict[str, str]) -> list[str]:
-    """Which fits keep a score off the page."""
+    """Which fits keep a score off the page that others have."""
     said = []
-    for name in LABELS.keys() - scored.keys():
+    for name in [name for name in LABELS if name not in scored]:
         without = dict.fromkeys(line["method"] for line in found if name not in line)
-        said.append(f"{LABELS[name]} is left out: fits of {', '.join(without)} are of before it.")
+        if any(name in line for line in found):
+            missing = ", ".join(without)
+            said.append(f"{LABELS[name]} is left out: fits of {missing} are of before it.")
     return said
 
 
