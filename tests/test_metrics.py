@@ -237,6 +237,15 @@ def test_counts_far_from_their_prediction_keep_a_finite_surprise():
         assert metrics.mnlp_counts([count], [mean], 0.1) == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.parametrize("count", [1e7, 1e10, 1e13, 1e16])
+def test_huge_counts_have_the_density_of_their_place(count):
+    logs = metrics.mnlp_counts([count], [np.log1p(count) + 0.7], 1.3, logs=True)
+    expected = -stats.norm.logpdf(-0.7, scale=1.3) + np.log1p(count)
+    assert logs == pytest.approx(expected, rel=1e-7)
+    plain = metrics.mnlp_counts([count], [0.0], count)
+    assert plain == pytest.approx(-stats.norm.logpdf(1.0) + np.log(count), rel=1e-7)
+
+
 @pytest.mark.parametrize("counts", [[0.0, 1.5], [-1.0, 2.0]])
 def test_what_is_no_count_is_told_of(counts):
     with pytest.raises(ValueError, match="counts must be whole numbers from zero on"):

@@ -168,7 +168,11 @@ def test_a_few_huge_counts_have_a_remedy(content):
 
     assert "its logarithm" in outliers(counts)
     assert "its logarithm" not in outliers(counts - 2.0)  # has none
+    assert "its logarithm" in outliers(counts - 1e-12)
     assert "its logarithm" not in outliers(np.arange(120.0))
+    both = np.append(np.linspace(80.0, 120.0, 118), [0.0, 400.0])
+    assert (np.max(both) - np.median(both)) / np.std(both) > 6.0
+    assert "its logarithm" not in outliers(both)  # that of zero is as far away
     assert "its logarithm" not in outliers(1e-6 * counts)  # log(1 + y) is y there
     assert "its logarithm" not in outliers(1.0 * (counts > 900.0))  # as far away as before
     assert outliers(counts, far=0.001) == ""

@@ -65,8 +65,15 @@ def mnlp_counts(counts: ArrayLike, mean: ArrayLike, std: ArrayLike, *, logs: boo
     # Both on the side of the mean where Φ is small, so that far tails keep their digits.
     beyond = lower > 0.0
     upper, lower = np.where(beyond, -lower, upper), np.where(beyond, -upper, lower)
+    # A cell too narrow for a difference has the density at the count, times its width.
+    z = (scale(counts) - mean) / std
+    width = (np.log1p(1.0 / (counts + 0.5)) if logs else 1.0) / std
+    narrow = (counts > 0.0) & (width * np.maximum(np.abs(z), 1.0) < 1e-6)
+    density = -0.5 * z**2 - 0.5 * np.log(2.0 * np.pi) + np.log(width)
+    upper, lower = np.where(narrow, 0.0, upper), np.where(narrow, -1.0, lower)
     log_upper = log_ndtr(upper)
-    return float(-np.mean(log_upper + np.log(-np.expm1(log_ndtr(lower) - log_upper))))
+    cell = log_upper + np.log(-np.expm1(log_ndtr(lower) - log_upper))
+    return float(-np.mean(np.where(narrow, density, cell)))
 
 
 def crps(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:

@@ -36,6 +36,17 @@ def test_a_folder_of_other_settings_is_refused(tmp_path):
     journal(tmp_path).__exit__(None, None, None)  # the refusal left the folder free
 
 
+def test_another_target_of_the_same_file_is_named_without_its_rows(tmp_path):
+    with journal(tmp_path, data="posts", target="a", fingerprint="1") as first:
+        first.add(A, END, {"rmse": 1.0})
+    with pytest.raises(JournalError) as same:
+        journal(tmp_path, data="posts", target="b", fingerprint="2")
+    assert "target was 'a', is 'b'" in str(same.value)
+    assert "the rows are other ones" not in str(same.value)
+    with pytest.raises(JournalError, match="the rows are other ones"):
+        journal(tmp_path, data="others", target="b", fingerprint="2")
+
+
 def test_a_second_run_is_kept_out(tmp_path):
     with journal(tmp_path), pytest.raises(JournalError, match="cannot be used"):
         journal(tmp_path)

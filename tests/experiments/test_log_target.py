@@ -38,8 +38,10 @@ def test_the_target_is_its_logarithm(counts):
     np.testing.assert_array_equal(logs.X, raw.X)
     assert logs.target == "log(1 + calls)"
     assert (raw.counts, logs.counts) == ("as they are", "logs")
-    for y in (raw.y + 0.5, raw.y - 1.0, raw.y + 1.0):  # a price is a whole number, too
+    # A price is a whole number, too, and cents beside millions are no rounding.
+    for y in (raw.y + 0.5, raw.y - 1.0, raw.y + 1.0, raw.y * 0.1 * 10, raw.y * 1e9 + 0.5 * raw.y):
         assert replace(raw, y=y).counts is None
+        assert in_logs(replace(raw, y=np.maximum(y, 0.0) + (y > 0) * 0.25)).counts is None
     part = split(logs, 0, None, 0.2)
     counts_test = np.rint(np.expm1(part.y_test))
     found = scores(part, part.y_test, np.full(len(counts_test), 0.3))

@@ -52,8 +52,8 @@ class Data:
     @property
     def counts(self) -> Literal["as they are", "logs"] | None:
         """Whether the target is whole numbers from zero on, or their logarithms."""
-        y = np.expm1(self.y) if self.logs else self.y
-        if np.min(y) != 0.0 or not np.allclose(y, np.rint(y), rtol=1e-9, atol=1e-9):
+        whole = np.rint(np.expm1(self.y)) if self.logs else np.rint(self.y)
+        if np.min(whole) != 0.0 or np.any((np.log1p(whole) if self.logs else whole) != self.y):
             return None
         return "logs" if self.logs else "as they are"
 

@@ -178,14 +178,17 @@ def _shape(content: Content, rows: Checked) -> list[Finding]:
 
 
 def _tamed_by_its_logarithm(y: NDArray[np.float64]) -> bool:
-    """Whether a few values are huge, and log(1 + y) brings them nearer."""
+    """Whether a few values are huge, and log(1 + y) brings all nearer."""
 
-    def reach(values: NDArray[np.float64]) -> float:
-        return float((np.max(values) - np.median(values)) / np.std(values))
+    def apart(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return (values - np.median(values)) / np.std(values)
 
-    if np.min(y) < 0.0 or np.ptp(y) == 0.0:
+    if np.ptp(y) == 0.0 or np.min(y) < -1e-6 * np.std(y):  # a zero may come back a little below
         return False
-    return reach(y) > HUGE and reach(np.log1p(y)) < TAMED * reach(y)
+    above = np.max(apart(y))
+    return bool(
+        above > HUGE and np.max(np.abs(apart(np.log1p(np.maximum(y, 0.0))))) < TAMED * above
+    )
 
 
 def _relevance(content: Content) -> Finding:
