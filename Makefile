@@ -188,7 +188,7 @@ beside_blog = --beside TWITTER
 beside_nycflights13 = --beside AIRLINE
 rows_flights = --rows $(PAPER_ROWS_FLIGHTS)
 paper_tables := traffic nycflights13 blog blog-logs flights
-few_tables := nycflights13 blog blog-logs
+few_tables := nycflights13 blog
 few_methods := --method VBPIC+,VBDTC+,PIC+,SVIGP,VBPIC,VBDTC,PIC,DTC
 
 # The paper's method, its twins and the trees on every table, then all methods, then the figures.
