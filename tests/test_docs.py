@@ -64,10 +64,13 @@ def test_patterns_in_the_nav(tmp_path):
 
 
 def test_links_of_the_repository_become_links_of_the_site():
-    text = "[a](docs/a.md) [b](../CONTRIBUTING.md#x) [c](../../README.md) [d](LICENSE) [e](f.md)"
+    text = "[a](docs/a.md) [b](CONTRIBUTING.md#x) [c](README.md) [d](LICENSE) [e](f.md)"
     expected = "[a](a.md) [b](CONTRIBUTING.md#x) [c](index.md) [d](LICENSE.txt) [e](f.md)"
-    assert pages.turned(text, "page.md") == expected
-    assert pages.turned("[b](../../CHANGELOG.md)", "a/b.md") == "[b](../CHANGELOG.md)"
+    assert pages.turned(text, "index.md") == expected
+    assert pages.turned("[b](../CONTRIBUTING.md#x)", "page.md") == "[b](CONTRIBUTING.md#x)"
+    text = "[b](../../CHANGELOG.md) [c](../../README.md#x) [d](README.md#y)"  # d is beside it
+    expected = "[b](../CHANGELOG.md) [c](../index.md#x) [d](README.md#y)"
+    assert pages.turned(text, "a/b.md") == expected
 
 
 def anchors(path):

@@ -40,10 +40,12 @@ def turned(markdown: str, page: str) -> str:
     up = "../" * page.count("/")
 
     def turn(match: re.Match[str]) -> str:
-        target = match[1]
+        climb, target = match.groups()
+        if not climb and page not in FROM_ROOT.values():
+            return match[0]  # beside the page, a README of a folder say
         if target.startswith("docs/"):
             return f"]({up}{target.removeprefix('docs/')}"
         return f"]({up}{FROM_ROOT[target]}"
 
     names = "|".join(map(re.escape, FROM_ROOT))
-    return re.sub(rf"\]\((?:\.\./)*(docs/[^)#]+|{names})(?=[)#])", turn, markdown)
+    return re.sub(rf"\]\(((?:\.\./)*)(docs/[^)#]+|{names})(?=[)#])", turn, markdown)
